@@ -1,0 +1,1 @@
+"""A pool of well-behaved web crawlers inside your Flask app."""

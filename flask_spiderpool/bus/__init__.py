@@ -1,0 +1,1 @@
+"""Commands to slices, events from them."""

@@ -1,0 +1,1 @@
+"""The verbs: start, pause, resume, stop, retry."""

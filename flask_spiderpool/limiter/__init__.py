@@ -1,0 +1,1 @@
+"""How fast the pool may ask one host."""

@@ -1,0 +1,1 @@
+"""The pool's own Alembic migrations."""

@@ -1,0 +1,1 @@
+"""Frontier and results in SQL."""

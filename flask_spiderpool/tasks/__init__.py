@@ -1,0 +1,1 @@
+"""LAYER 2: work that runs in Celery."""

@@ -1,0 +1,1 @@
+"""LAYER 1: people and programs talk to the pool."""
