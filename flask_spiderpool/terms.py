@@ -155,6 +155,7 @@ class Reason(StrEnum):
     # The pool itself.
     SPIDER_ERROR = "spider_error"  #: ``parse`` raised
     STORE_ERROR = "store_error"  #: the page could not be stored, alone and repeated
+    INTERNAL = "internal"  #: a fault of the pool's own; the log has the details
     DEATHS = "deaths"  #: its worker died with it three times
     CANCELLED = "cancelled"  #: still under way when the stop grace ended; queued again uncounted
 

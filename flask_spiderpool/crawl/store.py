@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Protocol, TypeVar
 
 from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Renewal, Settled, Ticket
+
+T = TypeVar("T")
 
 
 class FrontierStore(Protocol):
@@ -53,4 +56,8 @@ class FrontierStore(Protocol):
 
     def release(self, ticket: Ticket, requests: Sequence[LeasedRequest]) -> None:
         """Give back requests that were not started: queued again, uncounted, no death."""
+        ...
+
+    def submit(self, call: Callable[[], T]) -> Future[T]:
+        """Run a store call where it blocks nobody: the writer thread of SQLite, else a small pool."""
         ...
