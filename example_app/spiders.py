@@ -1,0 +1,53 @@
+"""The host's two spiders: one that reads articles, one that collects headlines.
+
+Both crawl the news site that this very app serves. Where it is reached stands in ``NEWS_URL`` (environment:
+``FLASK_NEWS_URL``); ``flask spiderpool demo`` starts them at the address that it serves on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
+
+from example_app.extensions import pool
+
+if TYPE_CHECKING:
+    from flask_spiderpool.crawl.page import Page
+
+NEWS_URL = os.environ.get("FLASK_NEWS_URL", "http://127.0.0.1:5000/news/")
+
+#: The site is our own, so we may ask it more often than the pool's default of once a second.
+DELAY_S = 0.02
+
+# No parse function: an article spider. It follows every link in scope and stores text, Markdown and metadata.
+pool.spider(
+    "news",
+    start_urls=[NEWS_URL],
+    include=[r"^https?://[^/]+(/[^?#]*)?/news/"],
+    exclude=[r"/sitemap\.xml$"],
+    max_depth=12,
+    delay_s=DELAY_S,
+    description="Every article of The Paper Lantern, as text with its metadata.",
+)
+
+
+@pool.spider(
+    "headlines",
+    start_urls=[NEWS_URL],
+    include=[r"^https?://[^/]+(/[^?#]*)?/news/"],
+    delay_s=DELAY_S,
+    description="One record for each headline: headline, section, published, url.",
+)
+def headlines(page: Page) -> Iterator[Any]:
+    """Yield the headlines of a section's list, and follow its pages."""
+    for teaser in page.css("main .list article.teaser"):
+        yield {
+            "headline": teaser.css("h2 a::text").get(),
+            "section": page.css(".section-head h1::text").get(),
+            "published": teaser.css("time::attr(datetime)").get(),
+            "url": urljoin(page.url, teaser.css("h2 a::attr(href)").get() or ""),
+        }
+    yield from page.follow(".masthead nav a")
+    yield from page.follow(".pager a[rel=next]")
