@@ -31,6 +31,7 @@ class Task(Base):
     queue: Mapped[str] = mapped_column(sa.String(100))  #: Celery queue of its slices
     max_parallel: Mapped[int] = mapped_column(sa.Integer, default=1)  #: number of its slots
     max_pages: Mapped[int | None] = mapped_column(sa.BigInteger)  #: counts ``done``
+    max_time_s: Mapped[float | None] = mapped_column(sa.Double)  #: longest run, counted from the first claim
     deadline_at: Mapped[float | None] = mapped_column(Epoch)  #: max_time_s after the first claim
     discovered: Mapped[int] = mapped_column(sa.BigInteger, default=0)
     done: Mapped[int] = mapped_column(sa.BigInteger, default=0)
@@ -53,6 +54,8 @@ class Task(Base):
     __table_args__ = (
         sa.Index(f"ix_{PREFIX}task_status_created_at", "status", "created_at"),
         sa.Index(f"ix_{PREFIX}task_spider_created_at", "spider", "created_at"),
+        # Counters change with every settle: room on the page makes those updates HOT.
+        {"postgresql_with": {"fillfactor": "50"}},
     )
 
 
@@ -89,6 +92,9 @@ class Slot(Base):
     sends: Mapped[int] = mapped_column(sa.Integer, default=0)  #: re-sends since it last ran
     leased: Mapped[int] = mapped_column(sa.Integer, default=0)
     worker: Mapped[str | None] = mapped_column(sa.String(200))
+    spared: Mapped[bool] = mapped_column(
+        sa.Boolean, default=False
+    )  #: its worker's death has been laid on a suspect of another slot: expiring, it counts none
 
     __table_args__ = (
         sa.Index(
@@ -103,6 +109,7 @@ class Slot(Base):
             postgresql_where=sa.text("state IN ('sent', 'running')"),
             sqlite_where=sa.text("state IN ('sent', 'running')"),
         ),
+        {"postgresql_with": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.01"}},
     )
 
 
@@ -139,6 +146,7 @@ class Lane(Base):
             postgresql_where=sa.text("has_work"),
             sqlite_where=sa.text("has_work"),
         ),
+        {"postgresql_with": {"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01"}},
     )
 
 
@@ -198,4 +206,21 @@ class Request(Base):
             postgresql_where=sa.text("state = 2"),
             sqlite_where=sa.text("state = 2"),
         ),
+        # A lease asks for its own task's ripe ones and for the least ``ready_at`` of the task.
+        sa.Index(
+            f"ix_{PREFIX}request_task_waiting",
+            "task_id",
+            "ready_at",
+            postgresql_where=sa.text("state = 2"),
+            sqlite_where=sa.text("state = 2"),
+        ),
+        sa.Index(
+            f"ix_{PREFIX}request_suspect",
+            "task_id",
+            "id",
+            postgresql_where=sa.text("state = 0 AND deaths > 0"),
+            sqlite_where=sa.text("state = 0 AND deaths > 0"),
+        ),
+        # The queue's head is where rows die: vacuum early (PROTOCOL, Lease).
+        {"postgresql_with": {"autovacuum_vacuum_scale_factor": "0.02"}},
     )
