@@ -15,11 +15,22 @@ import re
 from functools import cached_property
 from pathlib import Path
 
-SECTIONS = (
-    "world politics business technology science health sports culture travel opinion education climate"
-).split()
-FIRST_NAMES = "Ada Grace Alan Linus Barbara Edsger Donald Margaret".split()
-LAST_NAMES = "Miller Novak Garcia Okafor Schmidt Tanaka Rossi Larsen".split()
+SECTIONS = [
+    "world",
+    "politics",
+    "business",
+    "technology",
+    "science",
+    "health",
+    "sports",
+    "culture",
+    "travel",
+    "opinion",
+    "education",
+    "climate",
+]
+FIRST_NAMES = ["Ada", "Grace", "Alan", "Linus", "Barbara", "Edsger", "Donald", "Margaret"]
+LAST_NAMES = ["Miller", "Novak", "Garcia", "Okafor", "Schmidt", "Tanaka", "Rossi", "Larsen"]
 ROBOTS = "User-agent: *\nDisallow: /static/\nDisallow: /search\n"
 NAME = "The Synthetic Herald"
 

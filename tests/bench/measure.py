@@ -44,8 +44,8 @@ def tree(pid: int) -> list[int]:
         current = todo.pop()
         found.append(current)
         try:
-            for thread in os.listdir(f"/proc/{current}/task"):
-                children = Path(f"/proc/{current}/task/{thread}/children").read_text()
+            for thread in Path(f"/proc/{current}/task").iterdir():
+                children = (thread / "children").read_text()
                 todo.extend(int(child) for child in children.split())
         except OSError:
             continue
@@ -171,7 +171,10 @@ def _keep(report: int, core: str, command: Sequence[str]) -> None:
     if core:
         os.sched_setaffinity(0, {int(core)})
     os.set_inheritable(report, False)
-    process = subprocess.Popen(command)
+    # The benchmark may be killed; then the keeper dies and takes the command along.
+    process = subprocess.Popen(
+        command, preexec_fn=lambda: libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    )
     status = None
     while True:
         try:
