@@ -45,6 +45,11 @@ class Article:
         """Where it stands on the site."""
         return f"{ROOT}/{self.section}/{self.slug}"
 
+    @property
+    def picture(self) -> int:
+        """What its picture is drawn from; neighbours on a page look different."""
+        return self.number + 7 * SECTION_SLUGS.index(self.section)
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

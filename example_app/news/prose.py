@@ -1,8 +1,8 @@
 """Writes the articles: a small grammar, filled from a seed, the same text in every process.
 
 The sentences stand in ``grammar/<section>.toml``. In them ``{place}`` is a word from the section's slots,
-chosen once an article (``{place2}`` is another one of the same slot, ``{Place}`` the same with a capital),
-and ``{n:20-90}`` a number that is drawn each time.
+chosen once an article (``{place2}`` is another one of the same slot, ``{Place}`` the same with a capital).
+``{n:20-90}`` is a number: one for headline and lead, which tell of the same thing, another in each later place.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ class _Voice:
 
     def __init__(self, grammar: Grammar, rng: random.Random) -> None:
         self.rng = rng
+        self.opening = True  #: headline and lead; their numbers agree
         self._slots = grammar.slots
         self._chosen: dict[str, str] = {}
+        self._numbers: dict[tuple[int, int], int] = {}
 
     def say(self, pattern: str) -> str:
         """Fill one sentence."""
@@ -67,7 +69,11 @@ class _Voice:
     def _fill(self, match: re.Match[str]) -> str:
         name, digit, low, high = match.groups()
         if low is not None:
-            return str(self.rng.randint(int(low), int(high)))
+            bounds = int(low), int(high)
+            number = self._numbers.get(bounds) if self.opening else None
+            if number is None:
+                number = self._numbers[bounds] = self.rng.randint(*bounds)
+            return str(number)
         key = name.lower() + digit
         if key not in self._chosen:
             taken = {
@@ -91,6 +97,7 @@ def write(grammar: Grammar, story: dict[str, list[str]], rng: random.Random) -> 
     which = rng.randrange(len(story["headline"]))
     headline = voice.say(story["headline"][which])
     lead = voice.say(story["lead"][which])
+    voice.opening = False
     detail = [voice.say(line) for line in rng.sample(story["detail"], len(story["detail"]))]
     quotes = rng.sample(grammar.text["quotes"], 2)
     background = [voice.say(line) for line in rng.sample(grammar.text["background"], 4)]
