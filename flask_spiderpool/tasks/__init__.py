@@ -1,1 +1,5 @@
-"""LAYER 2: work that runs in Celery."""
+"""LAYER 2: the work that runs in Celery."""
+
+from flask_spiderpool.tasks.make import make_tasks
+
+__all__ = ["make_tasks"]

@@ -1,0 +1,124 @@
+"""Register our one Celery task, and what a worker needs around it, on one Celery app."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from uuid import UUID
+
+from celery import Celery
+
+from flask_spiderpool.crawl.request import Ticket
+from flask_spiderpool.state import PoolState
+from flask_spiderpool.store import Message
+from flask_spiderpool.tasks.own_servers import own_servers
+from flask_spiderpool.tasks.process import ProcessRuntime
+from flask_spiderpool.tasks.pump import work_through
+from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
+from flask_spiderpool.tasks.slice import run_slice
+from flask_spiderpool.tasks.step import add_runtime_step
+from flask_spiderpool.terms import TASK_SLICE
+
+TIME_LIMIT_SPARE_S = 600.0  #: prefork only: beyond what the slice allows itself
+
+
+def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRuntime:
+    """Register ``spiderpool.slice`` on ``celery`` and give its workers their runtime.
+
+    Every option of the task is set here, so that no global setting of the host (``task_acks_late``,
+    ``task_serializer``, ``task_time_limit``, ``task_default_rate_limit`` and so on) changes what a slice
+    is; ``shared=False``, so that a second app in the process does not get it. Call it once an app. ``get_state``
+    is called at first need. Returns the holder of the process's runtime.
+    """
+    process = ProcessRuntime(lambda: _start_runtime(celery, get_state(), process))
+    settings = get_state().settings
+    limit_s = int(settings.slice_s + settings.request_timeout_s + settings.stop_grace_s + TIME_LIMIT_SPARE_S)
+
+    @celery.task(
+        name=TASK_SLICE,
+        shared=False,
+        queue=settings.queue,
+        serializer="json",
+        acks_late=False,
+        acks_on_failure_or_timeout=True,
+        reject_on_worker_lost=False,
+        ignore_result=True,
+        store_errors_even_if_ignored=False,
+        track_started=False,
+        rate_limit=0,
+        max_retries=0,
+        time_limit=limit_s,
+        soft_time_limit=limit_s,
+    )
+    def slice_(task_id: str, n: int, epoch: int) -> None:
+        """Work on one slot of a task for one slice."""
+        ticket = Ticket(UUID(task_id), n, epoch)
+        if celery.conf.task_always_eager:
+            _run_eagerly(process, ticket, settings.queue)
+            return
+        messages = run_slice(process.get(), ticket)
+        if messages:
+            get_state().send(messages)
+
+    add_runtime_step(
+        celery,
+        process,
+        queues=lambda: _queues(get_state()),
+        counts_in_memory=lambda: _counts_in_memory(get_state()),
+    )
+    return process
+
+
+def _run_eagerly(process: ProcessRuntime, ticket: Ticket, queue: str) -> None:
+    """Run the task to its end here and now; the runtime lives only so long."""
+    try:
+        work_through(process.get(), ticket.task_id, [Message(ticket, queue, 0)], wait=time.sleep)
+    finally:
+        process.close()
+
+
+def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) -> Runtime:
+    eager = bool(celery.conf.task_always_eager)
+    parts = RuntimeParts(
+        settings=state.settings,
+        registry=state.registry,
+        store=state.store(),
+        limiter=state.limiter(),
+        send=state.send,
+        enter_app=state.enter_app,
+        bus=None if eager else state.bus(),
+        pulse=None if eager else state.pulse(),
+        denied=own_servers(_own_urls(celery, state)),
+        # Without it a thread of ours has no current Celery app, and a host's task called from a
+        # parse function would go to another one.
+        in_thread=celery.set_current,
+    )
+    runtime = Runtime(parts, threads=process.threads, keeps=not eager)
+    runtime.start()
+    return runtime
+
+
+def _own_urls(celery: Celery, state: PoolState) -> list[str | None]:
+    settings = state.settings
+    brokers = celery.conf.broker_read_url, celery.conf.broker_write_url, celery.conf.broker_url
+    urls = [
+        settings.redis_url,
+        settings.limiter_url,
+        settings.bus_url,
+        settings.broker_url,
+        state.database_url(),
+    ]
+    for broker in brokers:
+        urls += [broker] if isinstance(broker, str) or broker is None else list(broker)
+    return urls
+
+
+def _queues(state: PoolState) -> set[str]:
+    """Return the queues that carry slices: the pool's, and those that spiders name."""
+    named = {spider.options.queue for spider in state.registry}
+    return {state.settings.queue} | {queue for queue in named if queue}
+
+
+def _counts_in_memory(state: PoolState) -> bool:
+    url = state.settings.limiter_url or state.settings.redis_url or "memory://"
+    return url.startswith("memory:")

@@ -1,0 +1,50 @@
+"""The runtime of this process: made at first need, once a process, never inherited through a fork."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+from flask_spiderpool.tasks.runtime import Runtime
+
+
+class ProcessRuntime:
+    """Holds the one :class:`Runtime` of a process for one app.
+
+    ``build`` makes and starts it. A forked child that finds its parent's runtime forgets it (its threads
+    do not exist there) and makes its own.
+    """
+
+    def __init__(self, build: Callable[[], Runtime]) -> None:
+        self.threads = 1  #: how many slices this process is given at once
+        self._build = build
+        self._reset()
+
+    def _reset(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._runtime: Runtime | None = None
+
+    def get(self) -> Runtime:
+        """Return this process's runtime, made now if there is none."""
+        if self._pid != os.getpid():
+            self._reset()
+        with self._lock:
+            if self._runtime is None:
+                self._runtime = self._build()
+            return self._runtime
+
+    def drain(self) -> None:
+        """Tell the running slices to end, if there is a runtime in this process."""
+        if self._pid == os.getpid() and self._runtime is not None:
+            self._runtime.drain()
+
+    def close(self, grace_s: float | None = None) -> None:
+        """Close this process's runtime, if there is one; a later :meth:`get` makes another."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            runtime, self._runtime = self._runtime, None
+        if runtime is not None:
+            runtime.close(grace_s)
