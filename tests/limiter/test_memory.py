@@ -58,9 +58,7 @@ def test_one_process_may_have_several(tmp_path: Path) -> None:
     one, two = MemoryLimiter(lock_path=lock_path), MemoryLimiter(lock_path=lock_path)
     one.close()
     one.close()
-    body = (
-        "try:\n    MemoryLimiter(lock_path=sys.argv[1]); print('free')\nexcept Exception:\n    print('held')\n"
-    )
+    body = "try:\n    MemoryLimiter(lock_path=sys.argv[1]); print('free')\nexcept Exception:\n    print('held')\n"
     assert in_child(body, str(lock_path)) == "held"
     two.close()
     assert in_child(body, str(lock_path)) == "free"
