@@ -10,64 +10,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 
 import httpx
 
 from flask_spiderpool.crawl import transport as net
-from flask_spiderpool.crawl.unpack import Unpacker, accepted_codings
+from flask_spiderpool.crawl.response import FetchLimits, Response, drain, read_body
+from flask_spiderpool.crawl.unpack import accepted_codings
 from flask_spiderpool.crawl.urls import join, origin, wire
 from flask_spiderpool.errors import FetchError
 from flask_spiderpool.terms import Reason
 
-MIB = 1024 * 1024
+__all__ = ["FetchLimits", "Fetcher", "HeadHook", "Hook", "Response", "translated"]
+
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 _SECRETS = ("authorization", "cookie", "proxy-authorization")
-_DRAINED_BYTES = 16 * 1024
-_DRAIN_S = 1.0
 _NO_BODY = httpx.ByteStream(b"")
 
 Hook = Callable[[str], Awaitable[None]]
 HeadHook = Callable[[int, httpx.Headers], None]
-
-
-@dataclass(frozen=True, slots=True)
-class FetchLimits:
-    """Bounds of one request."""
-
-    max_bytes: int = 16 * MIB  #: of the body on the wire
-    max_unpacked_bytes: int = 64 * MIB
-    max_redirects: int = 10
-    cut: bool = False  #: keep the first bytes of a body that is too large instead of failing
-
-
-@dataclass(slots=True)
-class Response:
-    """What a request came to."""
-
-    url: str  #: as asked for
-    final_url: str  #: after redirects, in wire form: what links are relative to
-    status: int
-    headers: httpx.Headers
-    body: bytes  #: unpacked
-    wire_bytes: int  #: of the body, as it was sent
-    elapsed_ms: int  #: without the time spent in hooks
-    hops: tuple[str, ...] = ()  #: the URLs between ``url`` and ``final_url``, the latter included
-    was_cut: bool = False  #: the body goes on; see :attr:`FetchLimits.cut`
-    received_at: float = field(default=0.0, repr=False)  #: wall clock, seconds since the epoch
-
-    @property
-    def content_type(self) -> str:
-        """The Content-Type header, or an empty string."""
-        return str(self.headers.get("content-type", ""))
-
-    @property
-    def retry_after_s(self) -> float | None:
-        """How long the site asks to be left alone, or None."""
-        return parse_retry_after(self.headers.get("retry-after"), now=self.received_at)
 
 
 class Fetcher:
@@ -87,6 +49,7 @@ class Fetcher:
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        self.user_agent = user_agent
         self._transport = transport
         self._limits = limits if limits is not None else FetchLimits()
         self._clock = clock
@@ -175,7 +138,7 @@ class _Run:
                 if response.status_code not in REDIRECTS:
                     return await self._finish(url, response, stream)
                 target = self._target(url, response)
-                await _drain(response, stream)
+                await drain(response, stream)
             finally:
                 await stream.aclose()
             if origin(target) != origin(url):
@@ -236,12 +199,10 @@ class _Run:
             raise FetchError(Reason.REDIRECT_LIMIT, f"more than {self._limits.max_redirects} redirects")
         return target
 
-    async def _finish(
-        self, url: str, response: httpx.Response, stream: httpx.AsyncByteStream
-    ) -> Response:
+    async def _finish(self, url: str, response: httpx.Response, stream: httpx.AsyncByteStream) -> Response:
         if self._on_head is not None:
             self._on_head(response.status_code, response.headers)
-        body, wire_bytes, was_cut = await _read(response, stream, self._limits)
+        body, wire_bytes, was_cut = await read_body(response, stream, self._limits)
         fetcher = self._fetcher
         return Response(
             url=self.asked,
@@ -255,64 +216,6 @@ class _Run:
             was_cut=was_cut,
             received_at=fetcher._wall_clock(),
         )
-
-
-async def _read(
-    response: httpx.Response, stream: httpx.AsyncByteStream, limits: FetchLimits
-) -> tuple[bytes, int, bool]:
-    """Return (unpacked body, bytes on the wire, whether it was cut)."""
-    announced = response.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limits.max_bytes and not limits.cut:
-        raise FetchError(Reason.TOO_LARGE, f"announces {announced} bytes, more than {limits.max_bytes}")
-    unpacker = Unpacker(response.headers.get("content-encoding", ""), limits.max_unpacked_bytes)
-    pieces: list[bytes] = []
-    wire_bytes = 0
-    try:
-        async for chunk in stream:
-            wire_bytes += len(chunk)
-            if wire_bytes > limits.max_bytes:
-                raise FetchError(Reason.TOO_LARGE, f"more than {limits.max_bytes} bytes")
-            if unpacker.is_identity:
-                pieces.append(chunk)
-            else:
-                pieces.extend(unpacker.feed(chunk))
-                # Unpacking holds the loop: a body in many small chunks must let others run.
-                await asyncio.sleep(0)
-    except FetchError as fault:
-        if limits.cut and fault.reason in (Reason.TOO_LARGE, Reason.BOMB):
-            return b"".join(pieces)[: limits.max_unpacked_bytes], wire_bytes, True
-        raise
-    except httpx.TransportError as fault:
-        # A length that counts the unpacked page is a known fault of servers (scrapy #2586): the end mark of
-        # the coding itself is the better witness.
-        if not unpacker.is_identity and wire_bytes and unpacker.complete:
-            return b"".join(pieces), wire_bytes, False
-        if isinstance(fault, httpx.TimeoutException):
-            raise
-        raise FetchError(
-            Reason.TRUNCATED, f"the body broke off after {wire_bytes} bytes: {fault}", retry=True
-        ) from fault
-    if not unpacker.complete:
-        raise FetchError(
-            Reason.TRUNCATED, f"the packed body ends early, after {wire_bytes} bytes", retry=True
-        )
-    return b"".join(pieces), wire_bytes, False
-
-
-async def _drain(response: httpx.Response, stream: httpx.AsyncByteStream) -> None:
-    """Read a redirect's body if it is short, so that its connection can be used again."""
-    announced = response.headers.get("content-length", "0")
-    if not announced.isdecimal() or int(announced) > _DRAINED_BYTES:
-        return
-    got = 0
-    try:
-        async with asyncio.timeout(_DRAIN_S):
-            async for chunk in stream:
-                got += len(chunk)
-                if got > _DRAINED_BYTES:
-                    return
-    except (httpx.TransportError, TimeoutError):
-        return  # closing the stream drops the connection
 
 
 @lru_cache(maxsize=4096)
@@ -338,20 +241,3 @@ def translated(fault: httpx.HTTPError) -> FetchError:
     """Return the ``FetchError`` of an httpx error, with its reason and whether another try may help."""
     reason, retry = next((reason, retry) for kind, reason, retry in _REASONS if isinstance(fault, kind))
     return FetchError(reason, str(fault)[:500], retry=retry)
-
-
-def parse_retry_after(value: str | None, *, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for, given as a number or a date; None if neither.
-
-    ``now`` is the wall clock, in seconds since the epoch. A date in the past is 0.
-    """
-    if value is None:
-        return None
-    value = value.strip()
-    if value.isascii() and value.isdecimal():
-        return float(value[:9])
-    try:
-        when = parsedate_to_datetime(value)
-        return max(0.0, when.timestamp() - now)
-    except (TypeError, ValueError, IndexError, OverflowError):
-        return None

@@ -20,7 +20,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any, NamedTuple, TypeAlias, Union
+from typing import Any, NamedTuple, TypeAlias
 
 
 class Seen(NamedTuple):
@@ -53,9 +53,9 @@ class Raw:
     reset: bool = False  #: close with a TCP reset
 
 
-Answer: TypeAlias = Union[str, bytes, Reply, Raw]
-Handler: TypeAlias = Callable[[Seen], Union[Answer, Awaitable[Answer]]]
-Page: TypeAlias = Union[Answer, Handler]
+Answer: TypeAlias = str | bytes | Reply | Raw
+Handler: TypeAlias = Callable[[Seen], Answer | Awaitable[Answer]]
+Page: TypeAlias = Answer | Handler
 
 
 class Site:
@@ -171,7 +171,9 @@ class Site:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             first, *lines = head.split("\r\n")[:-2]
             method, target, _ = first.split(" ", 2)
-            headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
+            headers = {
+                name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)
+            }
             await reader.readexactly(int(headers.get("content-length", "0")))
             seen = Seen(time.monotonic(), method, target, headers, connection)
             self.log.append(seen)
@@ -212,7 +214,7 @@ class Site:
         except ValueError:
             phrase = "Unknown"
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"HTTP/1.1 {reply.status} {phrase}\r\n{lines}\r\n".encode("utf-8"))
+        writer.write(f"HTTP/1.1 {reply.status} {phrase}\r\n{lines}\r\n".encode())
         if seen.method != "HEAD":
             writer.write(body)
         await writer.drain()
