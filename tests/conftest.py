@@ -34,6 +34,17 @@ settings.register_profile("long", settings.get_profile("dev"), max_examples=2_00
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if IN_CI else "dev"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Take the options that must be known before the folders are read."""
+    parser.addoption(
+        "--blackbox-runs",
+        type=int,
+        default=1,
+        metavar="N",
+        help="run each random kill scenario of tests/blackbox with N seeds (default: 1)",
+    )
+
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Without a RabbitMQ its tests are skipped on a laptop and fail in CI."""
     if item.get_closest_marker("rabbitmq") and not os.environ.get("SPIDERPOOL_TEST_AMQP"):
