@@ -58,6 +58,19 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
 _BLUEPRINTS = (pages.blueprint, accounts.blueprint, news.blueprint)
 
 
+#: Variables of that prefix that are no settings: what the pool's own processes tell each other, and tests.
+_NO_SETTINGS = ("SPIDERPOOL_ROLE", "SPIDERPOOL_PARENT_PID", "SPIDERPOOL_TEST_", "SPIDERPOOL_BENCH_")
+
+
+def pool_settings_of(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the pool's settings that stand in the environment; the pool reads numbers from text itself."""
+    return {
+        key: value
+        for key, value in environ.items()
+        if key.startswith("SPIDERPOOL_") and not key.startswith(_NO_SETTINGS)
+    }
+
+
 def _configure(app: Flask, config: Mapping[str, Any]) -> None:
     app.config.from_mapping(
         SECRET_KEY=_DEMO_SECRET_KEY,
@@ -66,12 +79,7 @@ def _configure(app: Flask, config: Mapping[str, Any]) -> None:
         DEMO_USERS=None,
     )
     app.config.from_prefixed_env()
-    # SPIDERPOOL_TEST_* name the servers of the test suite and are no settings.
-    app.config.update(
-        (key, value)
-        for key, value in os.environ.items()
-        if key.startswith("SPIDERPOOL_") and not key.startswith("SPIDERPOOL_TEST_")
-    )
+    app.config.update(pool_settings_of(os.environ))
     app.config.update(config)
     own_database = app.config["SQLALCHEMY_DATABASE_URI"] is not None
     if not own_database:
