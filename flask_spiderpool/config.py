@@ -89,7 +89,8 @@ def _address(entry: Any) -> str:
             raise ValueError
         return text
     host, _, port = text.rpartition(":")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    bare_ipv6 = ":" in host and not (host.startswith("[") and host.endswith("]"))
+    if not host or bare_ipv6 or not port.isdecimal() or not 0 < int(port) < 65536:
         raise ValueError
     return text.lower()
 
@@ -130,7 +131,14 @@ class Settings:
         'Set to "none" aloud, in a debug app only, to open every route.',
     )
     database_url: str | None = _setting(
-        None, _text(_URL, "a database URL", none=True), "Database of the pool; default: the host's own."
+        None,
+        _text(_URL, "a database URL", none=True),
+        "A database of the pool's own; default: the host's, in whose transactions the verbs then join.",
+    )
+    bind_key: str | None = _setting(
+        None,
+        _text(r"[^\x00]{1,200}", "a key of SQLALCHEMY_BINDS", none=True),
+        "Which of the host's SQLALCHEMY_BINDS holds the pool's tables; default: the main database.",
     )
     redis_url: str | None = _setting(
         None,
@@ -240,30 +248,41 @@ class Settings:
         return self.lease_s / 4
 
 
-def settings_from(config: Mapping[str, Any]) -> Settings:
-    """Read every ``SPIDERPOOL_*`` key of ``config``.
+def settings_from(config: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+    """Read every ``SPIDERPOOL_*`` key of ``config``; what it lacks is taken from ``environ``.
 
     Raises :class:`~flask_spiderpool.errors.ConfigError` with all faults at once: an unknown key with the
-    nearest known one, a bad value with what is allowed.
+    nearest known one, a bad value with what is allowed. ``environ`` holds other programs' keys too, so there
+    an unknown one is passed over.
     """
     known = {PREFIX + spec.name.upper(): spec for spec in fields(Settings)}
+    given = {key: value for key, value in (environ or {}).items() if key in known}
+    given |= {key: value for key, value in config.items() if isinstance(key, str) and key.startswith(PREFIX)}
     values: dict[str, Any] = {}
     faults: list[str] = []
-    for key in sorted(key for key in config if isinstance(key, str) and key.startswith(PREFIX)):
+    for key in sorted(given):
         spec = known.get(key)
         if spec is None:
-            near = difflib.get_close_matches(key, known, n=1)
-            faults.append(f"unknown key {key}" + (f", did you mean {near[0]}?" if near else ""))
+            faults.append(f"unknown key {key}{_nearest(key, known)}")
             continue
         try:
-            values[spec.name] = spec.metadata["check"](config[key])
+            values[spec.name] = spec.metadata["check"](given[key])
         except _Bad as bad:
-            faults.append(f"{key} is {_shown(key, config[key])}; allowed is {bad}")
-    if not faults:
-        faults = _cross_checks(Settings(**values))
-    if faults:
+            faults.append(f"{key} is {_shown(key, given[key])}; allowed is {bad}")
+    # What two settings together get wrong is worth saying only when each alone is right.
+    settings = None if faults else Settings(**values)
+    if settings is not None:
+        faults = _cross_checks(settings)
+    if settings is None or faults:
         raise ConfigError(faults)
-    return Settings(**values)
+    return settings
+
+
+def _nearest(key: str, known: Mapping[str, Any]) -> str:
+    """Suggest a known key; the prefix, which all share, does not count towards likeness."""
+    names = [name.removeprefix(PREFIX) for name in known]
+    near = difflib.get_close_matches(key.removeprefix(PREFIX), names, n=1)
+    return f", did you mean {PREFIX}{near[0]}?" if near else ""
 
 
 def _shown(key: str, value: Any) -> str:

@@ -1,0 +1,149 @@
+"""start, pause, resume, stop, retry: each joins the session that it is given.
+
+A verb writes rows through that session and nothing else; it never commits. What must reach the slices leaves
+after the session's outermost commit, and only then, so a rollback means it never was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy.orm import Session, scoped_session
+
+from flask_spiderpool.bus.base import CommandMessage
+from flask_spiderpool.control.outermost import after_outermost_commit
+from flask_spiderpool.control.parts import Parts
+from flask_spiderpool.control.seeds import seeds_of
+from flask_spiderpool.errors import InvalidParameter
+from flask_spiderpool.models import Task
+from flask_spiderpool.store import Message, verbs
+from flask_spiderpool.terms import Command, Desired, Effect, Verb
+
+AnySession = Session | scoped_session[Any]
+
+_DESIRED = {
+    Verb.PAUSE: Desired.PAUSE,
+    Verb.RESUME: Desired.RUN,
+    Verb.STOP: Desired.STOP,
+    Verb.RETRY: Desired.RUN,
+}
+#: A note is for people; a longer one is a mistake.
+MAX_NOTE_LENGTH = 1000
+
+
+def start(
+    session: AnySession,
+    parts: Parts,
+    spider: str,
+    *,
+    start_urls: str | Sequence[str] | None = None,
+    by: str | None = None,
+    owner: str | None = None,
+    note: str | None = None,
+    **params: Any,
+) -> Task:
+    """Begin a task of ``spider``; ``params`` are options of the spider, for this task alone.
+
+    Raises :class:`~flask_spiderpool.errors.UnknownSpider` and
+    :class:`~flask_spiderpool.errors.InvalidParameter`, both before anything is written.
+    """
+    plain = _plain(session)
+    found = parts.registry.get(spider)
+    if start_urls is not None:
+        params["start_urls"] = [start_urls] if isinstance(start_urls, str) else list(start_urls)
+    options = found.options.override(**params)
+    seeds = seeds_of(options)
+    task, messages = verbs.create_task(
+        plain,
+        spider=found.name,
+        options=options.to_json(),
+        seeds=seeds,
+        queue=options.queue or parts.settings.queue,
+        priority=options.priority,
+        max_parallel=options.max_parallel,
+        max_pages=options.max_pages,
+        max_time_s=options.max_time_s,
+        owner=owner,
+        by=by,
+        note=_note(note),
+    )
+    _send_after_commit(plain, parts, messages)
+    return task
+
+
+def change(
+    session: AnySession,
+    parts: Parts,
+    verb: Verb,
+    task_id: UUID | str,
+    *,
+    by: str | None = None,
+    note: str | None = None,
+) -> tuple[Task, Effect]:
+    """Pause, resume or stop a task, by the table verb x status (:data:`~flask_spiderpool.terms.VERB_TABLE`).
+
+    Returns what it came to: ``ACCEPTED``, or ``UNCHANGED`` when the task already is, or already goes, there.
+    Raises :class:`~flask_spiderpool.errors.UnknownTask` and :class:`~flask_spiderpool.errors.VerbConflict`.
+    """
+    plain = _plain(session)
+    known = as_task_id(task_id)
+    task, effect, messages = verbs.change(plain, known, verb, by=by, note=_note(note))
+    _tell_after_commit(plain, parts, verb, known, effect)
+    _send_after_commit(plain, parts, messages)
+    return task, effect
+
+
+def retry(
+    session: AnySession,
+    parts: Parts,
+    task_id: UUID | str,
+    *,
+    by: str | None = None,
+    max_pages: int | None = None,
+) -> tuple[Task, Effect]:
+    """Go on with an ended task: what failed is asked for again, what is queued goes on, the rest stays.
+
+    ``max_pages`` replaces the task's limit; a task that ended at its limit needs a larger one.
+    """
+    if max_pages is not None and (isinstance(max_pages, bool) or max_pages < 1):
+        raise InvalidParameter("max_pages", "must be 1 or more")
+    plain = _plain(session)
+    known = as_task_id(task_id)
+    task, effect, messages = verbs.retry(plain, known, by=by, max_pages=max_pages)
+    _tell_after_commit(plain, parts, Verb.RETRY, known, effect)
+    _send_after_commit(plain, parts, messages)
+    return task, effect
+
+
+def as_task_id(value: UUID | str) -> UUID:
+    """Return ``value`` as a task's id; raises :class:`~flask_spiderpool.errors.InvalidParameter`."""
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(value)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidParameter("task_id", f"{value!r:.60} is not a UUID") from None
+
+
+def _plain(session: AnySession) -> Session:
+    return session() if isinstance(session, scoped_session) else session
+
+
+def _note(note: str | None) -> str | None:
+    if note is not None and len(note) > MAX_NOTE_LENGTH:
+        raise InvalidParameter("reason", f"is longer than {MAX_NOTE_LENGTH} characters")
+    return note
+
+
+def _send_after_commit(session: Session, parts: Parts, messages: Sequence[Message]) -> None:
+    if messages:
+        after_outermost_commit(session, lambda: parts.send(messages))
+
+
+def _tell_after_commit(session: Session, parts: Parts, verb: Verb, task_id: UUID, effect: Effect) -> None:
+    if effect is Effect.ACCEPTED:
+        data = {"task_id": str(task_id), "desired": _DESIRED[verb].value}
+        command = CommandMessage(Command.DESIRED, data)
+        after_outermost_commit(session, lambda: parts.tell(command))

@@ -1,0 +1,180 @@
+"""What leaves the process after a commit: messages to the broker, commands on the bus.
+
+Neither may cost the host anything, so each has a thread of its own: a broker that hangs holds up that thread
+alone. Whatever is lost here is made up for: the keeper sends a slot again, a renewal reads what is desired.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from celery import Celery
+
+from flask_spiderpool.bus import Bus, CommandMessage
+from flask_spiderpool.state.process import PerProcess
+from flask_spiderpool.store import Message
+from flask_spiderpool.terms import TASK_SLICE
+
+_log = logging.getLogger(__name__)
+
+#: Jobs that wait at most; more are dropped.
+MAX_WAITING = 10_000
+#: How long the end of the process waits for what is still to leave.
+CLOSE_WAIT_S = 1.0
+#: How long a message waits for the broker to be connected.
+CONNECT_TIMEOUT_S = 5.0
+
+Job = Callable[[], None]
+
+
+class Outbox:
+    """One app's ways out: see :class:`flask_spiderpool.state.Outlet`.
+
+    ``celery`` and ``bus`` are looked up when something leaves. ``eager_task`` gives the registered slice task
+    for eager mode, or None when Celery is not eager.
+    """
+
+    def __init__(
+        self,
+        celery: Callable[[], Celery],
+        bus: Callable[[], Bus],
+        eager_task: Callable[[], Any | None],
+    ) -> None:
+        self._celery = celery
+        self._bus = bus
+        self._eager_task = eager_task
+        self._running = threading.local()
+        self._lanes = PerProcess()
+
+    def send(self, messages: Sequence[Message]) -> None:
+        """Publish ``messages``, from a thread; in eager mode run them, and what they bring forth, here."""
+        try:
+            task = self._eager_task()
+        except Exception:
+            _log.exception("messages could not be sent; the keeper sends them later")
+            return
+        if task is None:
+            for message in messages:
+                self._lane("broker").put(lambda message=message: publish(self._celery(), message))  # type: ignore[misc]
+        else:
+            self._run_inline(task, messages)
+
+    def tell(self, command: CommandMessage) -> None:
+        """Send ``command`` on the bus, from a thread."""
+        self._lane("bus").put(lambda: self._bus().send(command))
+
+    def close(self) -> None:
+        """Wait a second at most for what is still to leave. Idempotent."""
+        for lane in self._lanes.take_all():
+            lane.close(CLOSE_WAIT_S)
+
+    def _lane(self, name: str) -> _Lane:
+        return self._lanes.get(name, lambda: _Lane(name))
+
+    def _run_inline(self, task: Any, messages: Sequence[Message]) -> None:
+        """Run messages one after the other; those sent meanwhile join the end, so nothing recurses."""
+        waiting: deque[Message] | None = getattr(self._running, "waiting", None)
+        if waiting is not None:
+            waiting.extend(messages)
+            return
+        waiting = self._running.waiting = deque(messages)
+        try:
+            while waiting:
+                result = task.apply(args=_arguments(waiting.popleft()), throw=False)
+                if result.failed():
+                    _log.error("a slice failed in eager mode: %r\n%s", result.result, result.traceback)
+        finally:
+            self._running.waiting = None
+
+
+def publish(celery: Celery, message: Message) -> None:
+    """Publish one message, by the task's name; tries once, and raises what the broker raises."""
+    with celery.amqp.producer_pool.acquire(block=True) as producer:
+        # Without a limit kombu would try for ever; the keeper sends again anyway.
+        producer.connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_S)
+        celery.send_task(
+            TASK_SLICE,
+            args=_arguments(message),
+            queue=message.queue,
+            priority=message.priority,
+            serializer="json",
+            ignore_result=True,
+            retry=False,
+            producer=producer,
+        )
+
+
+def _arguments(message: Message) -> tuple[str, int, int]:
+    ticket = message.ticket
+    return str(ticket.task_id), ticket.n, ticket.epoch
+
+
+class _Lane:
+    """A daemon thread that does jobs in order. The first failure of a row is logged, and its end."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._failing = False
+        self._full = False
+        self._jobs: queue.Queue[Job | None] = queue.Queue(MAX_WAITING)
+        self._ended = threading.Event()
+        threading.Thread(target=self._work, name=f"spiderpool-{name}", daemon=True).start()
+        _close_at_exit(self)
+
+    def put(self, job: Job) -> None:
+        """Add a job; dropped if too many wait."""
+        try:
+            self._jobs.put_nowait(job)
+        except queue.Full:
+            if not self._full:
+                self._full = True
+                _log.warning("the %s hangs: further messages are dropped until it answers", self._name)
+
+    def close(self, timeout_s: float) -> None:
+        """End the thread after the jobs that wait, if they are done in time."""
+        if not self._ended.is_set():
+            try:
+                self._jobs.put_nowait(None)
+            except queue.Full:
+                return
+            self._ended.wait(timeout_s)
+
+    def _work(self) -> None:
+        while (job := self._jobs.get()) is not None:
+            self._do(job)
+        self._ended.set()
+
+    def _do(self, job: Job) -> None:
+        try:
+            job()
+        except Exception as exc:
+            if not self._failing:
+                self._failing = True
+                _log.warning(
+                    "the %s cannot be reached (%s: %s); what is lost is made up for later",
+                    self._name,
+                    type(exc).__name__,
+                    exc,
+                )
+        else:
+            if self._failing or self._full:
+                _log.info("the %s answers again", self._name)
+            self._failing = self._full = False
+
+
+def _close_at_exit(lane: _Lane) -> None:
+    reference = weakref.ref(lane)
+
+    def close() -> None:
+        alive = reference()
+        if alive is not None:
+            alive.close(CLOSE_WAIT_S)
+
+    atexit.register(close)

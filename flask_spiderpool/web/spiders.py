@@ -1,0 +1,124 @@
+"""``/spider``: start, pause, resume, stop, retry."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from flask import Blueprint as FlaskBlueprint
+from flask import url_for
+from flask_smorest import Blueprint
+
+from flask_spiderpool import control
+from flask_spiderpool.models import Task
+from flask_spiderpool.state import PoolState
+from flask_spiderpool.terms import Effect, Role, Verb
+from flask_spiderpool.web.access import caller, requires
+from flask_spiderpool.web.schemas import Changed, RetryArguments, StartArguments, Started, VerbArguments
+
+NAME = "spiderpool_spider"
+
+_RENAMED = {"target_url": "start_urls", "crawl_delay": "delay_s"}
+
+
+def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
+    """Make the routes below ``/spider`` for one app."""
+    blueprint = Blueprint(NAME, __name__, description="Start and steer tasks")
+
+    @blueprint.post("/start")
+    @requires(Role.OPERATOR)
+    @blueprint.arguments(StartArguments)
+    @blueprint.response(202, Started)
+    def start(arguments: dict[str, Any]) -> tuple[dict[str, Any], int, dict[str, str]]:
+        """Start a task of a spider
+
+        The task is written and its first slice is called for; follow it by the link `status`.
+        """
+        name = arguments.pop("spider_name")
+        params = {_RENAMED.get(key, key): value for key, value in arguments.items()}
+        with state.session() as session:
+            who = caller().name
+            task = control.start(session, state, name, by=who, owner=who, **params)
+            answer = {
+                "task_id": task.id,
+                "spider_name": task.spider,
+                "status": task.status,
+                "links": _links(task.id),
+            }
+            session.commit()
+        return answer, 202, {"Location": answer["links"]["status"]}
+
+    _add_verb(blueprint, state, Verb.PAUSE, "Pause a task: what was started finishes, nothing more starts")
+    _add_verb(blueprint, state, Verb.RESUME, "Go on with a paused task, where it was")
+    _add_verb(blueprint, state, Verb.STOP, "End a task: what was started finishes")
+
+    @blueprint.post("/retry")
+    @requires(Role.OPERATOR)
+    @blueprint.arguments(RetryArguments)
+    @blueprint.response(202, Changed)
+    @blueprint.alt_response(404, "NOT_FOUND")
+    @blueprint.alt_response(409, "CONFLICT")
+    def retry(arguments: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        """Go on with an ended task: failed requests are asked for again"""
+        with state.session() as session:
+            task, effect = control.retry(
+                session,
+                state,
+                arguments["task_id"],
+                by=caller().name,
+                note=arguments.get("reason"),
+                max_pages=arguments.get("max_pages"),
+            )
+            answer = _changed(task, Verb.RETRY, effect)
+            session.commit()
+        return answer, _status(effect)
+
+    return blueprint
+
+
+def _add_verb(blueprint: Blueprint, state: PoolState, verb: Verb, summary: str) -> None:
+    @requires(Role.OPERATOR)
+    @blueprint.arguments(VerbArguments)
+    @blueprint.response(202, Changed)
+    @blueprint.alt_response(200, schema=Changed, description="The task already is, or already goes, there")
+    @blueprint.alt_response(404, "NOT_FOUND")
+    @blueprint.alt_response(409, "CONFLICT")
+    @blueprint.doc(summary=summary)
+    def change(arguments: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        with state.session() as session:
+            task, effect = control.change(
+                session,
+                state,
+                verb,
+                arguments["task_id"],
+                by=caller().name,
+                note=arguments.get("reason"),
+            )
+            answer = _changed(task, verb, effect)
+            session.commit()
+        return answer, _status(effect)
+
+    blueprint.add_url_rule(f"/{verb}", verb.value, change, methods=["POST"])
+
+
+def _changed(task: Task, verb: Verb, effect: Effect) -> dict[str, Any]:
+    return {
+        "task_id": task.id,
+        "verb": verb.value,
+        "effect": effect.value,
+        "status": task.status,
+        "desired": task.desired,
+        "links": _links(task.id),
+    }
+
+
+def _status(effect: Effect) -> int:
+    return 202 if effect is Effect.ACCEPTED else 200
+
+
+def _links(task_id: UUID) -> dict[str, str]:
+    verbs = (Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.RETRY)
+    return {
+        "status": url_for("spiderpool_spool.status", task_id=task_id),
+        **{verb.value: url_for(f"{NAME}.{verb.value}") for verb in verbs},
+    }
