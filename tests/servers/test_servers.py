@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import kombu
 import psutil
 import psycopg
 import pytest
@@ -113,3 +114,15 @@ def test_servers_die_with_the_tests() -> None:
         assert alive == []
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.rabbitmq
+def test_rabbitmq_carries_a_message(amqp_url: str, namespace: str) -> None:
+    """The RabbitMQ of the run takes a message and gives it back."""
+    with kombu.Connection(amqp_url, connect_timeout=10) as connection:
+        queue = connection.SimpleQueue(namespace, queue_opts={"auto_delete": True})
+        queue.put({"wake": 1})
+        message = queue.get(timeout=10)
+        assert message.payload == {"wake": 1}
+        message.ack()
+        queue.close()
