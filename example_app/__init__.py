@@ -9,6 +9,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from flask import Flask, Response, render_template, request
 
@@ -71,12 +72,21 @@ def pool_settings_of(environ: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _address_of(url: str) -> str:
+    """Return ``host:port`` of a URL, the port also where the URL leaves it out."""
+    parts = urlsplit(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+
+
 def _configure(app: Flask, config: Mapping[str, Any]) -> None:
     app.config.from_mapping(
         SECRET_KEY=_DEMO_SECRET_KEY,
         SESSION_COOKIE_SAMESITE="Lax",
         SQLALCHEMY_DATABASE_URI=None,
         DEMO_USERS=None,
+        # The news site is served by this very app, mostly at a loopback address, which the pool refuses otherwise.
+        SPIDERPOOL_ALLOW_ADDRESSES=[_address_of(spiders.NEWS_URL)],
     )
     app.config.from_prefixed_env()
     app.config.update(pool_settings_of(os.environ))

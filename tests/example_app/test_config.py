@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from example_app import create_app, pool_settings_of
+from example_app import _address_of, create_app, pool_settings_of
 from flask_spiderpool.cli.supervise import PARENT_VARIABLE
 from flask_spiderpool.errors import ConfigError
 from flask_spiderpool.extension.role import ROLE_VARIABLE
@@ -55,3 +55,17 @@ def test_without_a_database_named_the_instance_folder_holds_one(
     )
     assert (tmp_path / "made" / "instance").is_dir()
     assert app.config["DEMO_USERS"] is True
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("http://127.0.0.1:5000/news/", "127.0.0.1:5000"),
+        ("http://[::1]:5000/news/", "[::1]:5000"),
+        ("https://news.example/news/", "news.example:443"),
+        ("http://news.example/", "news.example:80"),
+    ],
+)
+def test_the_apps_own_address_may_be_crawled(url: str, address: str) -> None:
+    """The address of the news site is named exactly, port included."""
+    assert _address_of(url) == address
