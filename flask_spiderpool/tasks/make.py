@@ -11,7 +11,6 @@ from celery import Celery
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.store import Message
-from flask_spiderpool.tasks.own_servers import own_servers
 from flask_spiderpool.tasks.process import ProcessRuntime
 from flask_spiderpool.tasks.pump import work_through
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
@@ -30,7 +29,9 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
     is; ``shared=False``, so that a second app in the process does not get it. Call it once an app. ``get_state``
     is called at first need. Returns the holder of the process's runtime.
     """
-    process = ProcessRuntime(lambda: _start_runtime(celery, get_state(), process))
+    process = ProcessRuntime(
+        lambda: _start_runtime(celery, get_state(), process), lambda: get_state().close()
+    )
     settings = get_state().settings
     limit_s = int(settings.slice_s + settings.request_timeout_s + settings.stop_grace_s + TIME_LIMIT_SPARE_S)
 
@@ -63,7 +64,7 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
     add_runtime_step(
         celery,
         process,
-        queues=lambda: _queues(get_state()),
+        queues=lambda: pool_queues(get_state()),
         counts_in_memory=lambda: _counts_in_memory(get_state()),
     )
     return process
@@ -74,7 +75,8 @@ def _run_eagerly(process: ProcessRuntime, ticket: Ticket, queue: str) -> None:
     try:
         work_through(process.get(), ticket.task_id, [Message(ticket, queue, 0)], wait=time.sleep)
     finally:
-        process.close()
+        # The app's store stays: in eager mode it may be the host's own engine, in the midst of a test.
+        process.close(release=False)
 
 
 def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) -> Runtime:
@@ -88,7 +90,7 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
         enter_app=state.enter_app,
         bus=None if eager else state.bus(),
         pulse=None if eager else state.pulse(),
-        denied=own_servers(_own_urls(celery, state)),
+        denied=state.denied_addresses(),
         # Without it a thread of ours has no current Celery app, and a host's task called from a
         # parse function would go to another one.
         in_thread=celery.set_current,
@@ -98,22 +100,7 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
     return runtime
 
 
-def _own_urls(celery: Celery, state: PoolState) -> list[str | None]:
-    settings = state.settings
-    brokers = celery.conf.broker_read_url, celery.conf.broker_write_url, celery.conf.broker_url
-    urls = [
-        settings.redis_url,
-        settings.limiter_url,
-        settings.bus_url,
-        settings.broker_url,
-        state.database_url(),
-    ]
-    for broker in brokers:
-        urls += [broker] if isinstance(broker, str) or broker is None else list(broker)
-    return urls
-
-
-def _queues(state: PoolState) -> set[str]:
+def pool_queues(state: PoolState) -> set[str]:
     """Return the queues that carry slices: the pool's, and those that spiders name."""
     named = {spider.options.queue for spider in state.registry}
     return {state.settings.queue} | {queue for queue in named if queue}

@@ -12,13 +12,15 @@ from flask_spiderpool.tasks.runtime import Runtime
 class ProcessRuntime:
     """Holds the one :class:`Runtime` of a process for one app.
 
-    ``build`` makes and starts it. A forked child that finds its parent's runtime forgets it (its threads
+    ``build`` makes and starts it; ``release``, called after its close, gives back what it had been built
+    from, the last messages in the outlet included. A forked child that finds its parent's runtime forgets it (its threads
     do not exist there) and makes its own.
     """
 
-    def __init__(self, build: Callable[[], Runtime]) -> None:
+    def __init__(self, build: Callable[[], Runtime], release: Callable[[], None] = lambda: None) -> None:
         self.threads = 1  #: how many slices this process is given at once
         self._build = build
+        self._release = release
         self._reset()
 
     def _reset(self) -> None:
@@ -40,7 +42,7 @@ class ProcessRuntime:
         if self._pid == os.getpid() and self._runtime is not None:
             self._runtime.drain()
 
-    def close(self, grace_s: float | None = None) -> None:
+    def close(self, grace_s: float | None = None, *, release: bool = True) -> None:
         """Close this process's runtime, if there is one; a later :meth:`get` makes another."""
         if self._pid != os.getpid():
             return
@@ -48,3 +50,5 @@ class ProcessRuntime:
             runtime, self._runtime = self._runtime, None
         if runtime is not None:
             runtime.close(grace_s)
+            if release:
+                self._release()

@@ -150,9 +150,15 @@ class Runtime:
             if self.draining:
                 return
             self.draining = True
+            self._quiet.notify_all()
             runs = list(self._runs)
         for slice_run in runs:
             self._loop.loop.call_soon_threadsafe(slice_run.stop_soon)
+
+    def wait_for_drain(self, timeout_s: float) -> bool:
+        """Wait up to ``timeout_s`` seconds, less if the process begins to wind up; tell whether it does."""
+        with self._quiet:
+            return self._quiet.wait_for(lambda: self.draining, timeout_s)
 
     def close(self, grace_s: float | None = None) -> None:
         """Drain, wait for the slices to hand on, then end every thread. Idempotent.

@@ -1,0 +1,105 @@
+"""How a crawl goes, while it goes: a bar on a terminal, a plain line now and then in a pipe."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from types import TracebackType
+from typing import TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+PLAIN_EVERY_S = 2.0  #: between two lines in a pipe
+
+Numbers = Mapping[str, int]
+
+
+def settled(numbers: Numbers) -> int:
+    """Return how many requests have an outcome."""
+    return numbers["done"] + numbers["failed"] + numbers["skipped"]
+
+
+def describe(numbers: Numbers, elapsed_s: float) -> str:
+    """Return one line of plain words."""
+    words = [f"{numbers['done']} pages", f"{numbers['discovered'] - settled(numbers)} to go"]
+    words += [f"{numbers[name]} {name}" for name in ("failed", "skipped") if numbers[name]]
+    if numbers.get("items"):
+        words.append(f"{numbers['items']} items")
+    if elapsed_s > 0:
+        words.append(f"{settled(numbers) / elapsed_s:.1f} a second")
+    return ", ".join(words)
+
+
+class CrawlProgress:
+    """Shows numbers of one task on ``stream``; nothing when ``quiet``. A context manager.
+
+    A resumed crawl begins with what it had: the pace counts from the first numbers shown.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        stream: TextIO,
+        *,
+        quiet: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._title = title
+        self._stream = stream
+        self._quiet = quiet
+        self._clock = clock
+        self._began = clock()
+        self._shown_at: float | None = None
+        self._shown = ""
+        self._bar: Progress | None = None
+        self._bar_id = TaskID(0)
+        if not quiet and stream.isatty():
+            self._bar = Progress(
+                SpinnerColumn(),
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.fields[words]}"),
+                TimeElapsedColumn(),
+                console=Console(file=stream),
+                transient=True,
+            )
+            self._bar_id = self._bar.add_task(title, total=None, words="starting")
+
+    def __enter__(self) -> CrawlProgress:
+        if self._bar is not None:
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, numbers: Numbers) -> None:
+        """Show these numbers."""
+        now = self._clock()
+        words = describe(numbers, now - self._began)
+        if self._bar is not None:
+            self._bar.update(
+                self._bar_id,
+                total=max(numbers["discovered"], 1),
+                completed=settled(numbers),
+                words=words,
+            )
+            return
+        due = self._shown_at is None or now - self._shown_at >= PLAIN_EVERY_S
+        if due and words != self._shown:
+            self._shown_at, self._shown = now, words
+            self.say(f"{self._title}: {words}")
+
+    def say(self, line: str) -> None:
+        """Print one line above the bar."""
+        if self._quiet:
+            return
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False)
+        else:
+            self._stream.write(line + "\n")
+            self._stream.flush()

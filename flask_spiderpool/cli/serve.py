@@ -1,0 +1,56 @@
+"""The web server of ``up`` and ``demo``: the app itself, in threads of this process."""
+
+from __future__ import annotations
+
+import errno
+import socket
+import threading
+
+from flask import Flask
+from werkzeug.serving import make_server
+
+from flask_spiderpool.errors import Unavailable
+
+
+class WebServer:
+    """Serves one app on one address until it is closed. Port 0 takes a free one."""
+
+    def __init__(self, app: Flask, host: str, port: int) -> None:
+        # Bound here rather than by werkzeug, which ends the process when it cannot.
+        self._socket = _bind(host, port)
+        self.host, self.port = host, self._socket.getsockname()[1]
+        self._server = make_server(host, self.port, app, threaded=True, fd=self._socket.fileno())
+        self._thread = threading.Thread(target=self._server.serve_forever, name="spiderpool-web", daemon=True)
+
+    @property
+    def address(self) -> str:
+        """``host:port``, as it stands in a URL."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def url(self) -> str:
+        """The root of the app, for a browser on this machine."""
+        everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
+        shown = everywhere.get(self.host)
+        return f"http://{shown}:{self.port}" if shown else f"http://{self.address}"
+
+    def start(self) -> None:
+        """Serve from now on."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Take no further request. Idempotent."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join(5.0)
+        self._server.server_close()
+        self._socket.close()
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=256)
+    except OSError as error:
+        hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
+        raise Unavailable(f"--port: {host}:{port} cannot be used ({error.strerror}){hint}") from error

@@ -1,0 +1,82 @@
+"""``flask spiderpool worker``: a Celery worker for the pool's queue."""
+
+from __future__ import annotations
+
+import os
+import socket
+from typing import Any
+
+import click
+from flask.cli import ScriptInfo
+
+from flask_spiderpool.cli.app import pool_state
+from flask_spiderpool.cli.supervise import die_with_parent
+
+POOLS = ("threads", "prefork", "solo")
+
+
+def _as_worker(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
+    """Say what this process is before the app is made: a worker imports neither panel nor REST framework."""
+    os.environ["SPIDERPOOL_ROLE"] = "worker"
+    die_with_parent()
+    return value
+
+
+@click.command(short_help="Run a worker: it does the crawling.")
+@click.option(
+    "-c",
+    "--concurrency",
+    type=click.IntRange(1, 1024),
+    help="Slices at once. Default: SPIDERPOOL_WORKER_THREADS for threads, the processors for prefork.",
+)
+@click.option(
+    "-P",
+    "--pool",
+    type=click.Choice(POOLS),
+    default="threads",
+    show_default=True,
+    is_eager=True,
+    callback=_as_worker,
+    help="threads: many polite tasks in one process. prefork: for spider code that you do not trust.",
+)
+@click.option("-Q", "--queues", help="Queues to serve, parted by commas. Default: all that spiders name.")
+@click.option("-n", "--hostname", help="Name of the worker among Celery's.")
+@click.option(
+    "-l",
+    "--loglevel",
+    type=click.Choice(["DEBUG", "INFO", "WARNING", "ERROR"], case_sensitive=False),
+    default="INFO",
+    show_default=True,
+)
+@click.pass_context
+def worker(
+    ctx: click.Context,
+    concurrency: int | None,
+    pool: str,
+    queues: str | None,
+    hostname: str | None,
+    loglevel: str,
+) -> None:
+    """Run a Celery worker that serves the pool's queues.
+
+    SIGTERM ends it in order: requests that were started finish within SPIDERPOOL_STOP_GRACE_S, the rest
+    goes back to the frontier at once. Exit code 0 then.
+    """
+    # No app context is pushed here: children of a prefork pool would inherit it for their whole life.
+    state = pool_state(ctx.ensure_object(ScriptInfo).load_app())
+    served = [name.strip() for name in queues.split(",")] if queues else sorted(state.queues())
+    if concurrency is None:
+        concurrency = {"threads": state.settings.worker_threads, "solo": 1}.get(pool) or os.cpu_count() or 1
+    celery_worker = state.celery.Worker(
+        hostname=hostname or f"spiderpool-{os.getpid()}@{socket.gethostname()}",
+        pool_cls=pool,
+        concurrency=concurrency,
+        queues=served,
+        loglevel=loglevel.upper(),
+        # One message a slice, and none waits behind a running slice that another worker could take.
+        prefetch_multiplier=1,
+        without_gossip=True,
+        without_mingle=True,
+    )
+    celery_worker.start()
+    raise SystemExit(celery_worker.exitcode or 0)
