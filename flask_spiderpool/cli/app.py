@@ -56,7 +56,7 @@ def find_task_id(session: Session, text: str) -> UUID:
     Raises :class:`~flask_spiderpool.errors.UnknownTask`, or ``InvalidParameter`` when several do.
     """
     digits = text.strip().lower().replace("-", "")
-    if not re.fullmatch(r"[0-9a-f]{%d,32}" % LEAST_PREFIX, digits):
+    if not LEAST_PREFIX <= len(digits) <= 32 or not re.fullmatch("[0-9a-f]+", digits):
         raise InvalidParameter(
             "TASK_ID", f"{text!r:.60} is no task id, nor {LEAST_PREFIX} or more digits of one"
         )

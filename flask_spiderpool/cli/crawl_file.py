@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -95,7 +96,7 @@ class CrawlFile:
         crawl = cls(path, words, lock)
         crawl.store.create_tables()
         with Session(crawl._engine) as session:
-            session.add(Setting(scope=SCOPE, data=words, at=_now()))
+            session.add(Setting(scope=SCOPE, data=words, at=datetime.now(UTC)))
             session.commit()
         return crawl
 

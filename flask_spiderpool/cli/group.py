@@ -39,7 +39,7 @@ class Failure(click.ClickException):
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
         super().__init__(message)
-        self.exit_code = exit_code
+        self.exit_code = exit_code  # type: ignore[misc]  # click's own way
 
 
 class PoolGroup(AppGroup):

@@ -88,7 +88,7 @@ def _harmless(value: Any) -> Any:
     return value
 
 
-FORMATS = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv}
+FORMATS: dict[str, type[JsonLines] | type[Csv]] = {".jsonl": JsonLines, ".ndjson": JsonLines, ".csv": Csv}
 
 
 def writer_for(path: Path) -> type[JsonLines] | type[Csv]:

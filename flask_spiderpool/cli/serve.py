@@ -12,27 +12,36 @@ from werkzeug.serving import make_server
 from flask_spiderpool.errors import Unavailable
 
 
-class WebServer:
-    """Serves one app on one address until it is closed. Port 0 takes a free one."""
+class Address:
+    """A socket that listens already, so that its port is known before the app is made. Port 0 takes a free one.
 
-    def __init__(self, app: Flask, host: str, port: int) -> None:
-        # Bound here rather than by werkzeug, which ends the process when it cannot.
-        self._socket = _bind(host, port)
-        self.host, self.port = host, self._socket.getsockname()[1]
-        self._server = make_server(host, self.port, app, threaded=True, fd=self._socket.fileno())
-        self._thread = threading.Thread(target=self._server.serve_forever, name="spiderpool-web", daemon=True)
+    Bound here rather than by werkzeug, which ends the process when it cannot.
+    """
 
-    @property
-    def address(self) -> str:
+    def __init__(self, host: str, port: int) -> None:
+        self.socket = _bind(host, port)
+        self.host, self.port = host, int(self.socket.getsockname()[1])
+
+    def __str__(self) -> str:
         """``host:port``, as it stands in a URL."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The root of the app, for a browser on this machine."""
+        """The root, for a browser on this machine."""
         everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
         shown = everywhere.get(self.host)
-        return f"http://{shown}:{self.port}" if shown else f"http://{self.address}"
+        return f"http://{shown}:{self.port}" if shown else f"http://{self}"
+
+
+class WebServer:
+    """Serves one app on one address until it is closed."""
+
+    def __init__(self, app: Flask, address: Address) -> None:
+        self.url = address.url
+        self._address = address
+        self._server = make_server(address.host, address.port, app, threaded=True, fd=address.socket.fileno())
+        self._thread = threading.Thread(target=self._server.serve_forever, name="spiderpool-web", daemon=True)
 
     def start(self) -> None:
         """Serve from now on."""
@@ -44,7 +53,7 @@ class WebServer:
             self._server.shutdown()
             self._thread.join(5.0)
         self._server.server_close()
-        self._socket.close()
+        self._address.socket.close()
 
 
 def _bind(host: str, port: int) -> socket.socket:

@@ -11,6 +11,8 @@ from flask.cli import ScriptInfo
 
 from flask_spiderpool.cli.app import pool_state
 from flask_spiderpool.cli.supervise import die_with_parent
+from flask_spiderpool.state import PoolState
+from flask_spiderpool.tasks.make import counts_in_memory, pool_queues
 
 POOLS = ("threads", "prefork", "solo")
 
@@ -48,6 +50,7 @@ def _as_worker(ctx: click.Context, param: click.Parameter, value: Any) -> Any:
     default="INFO",
     show_default=True,
 )
+@click.option("--quiet", is_flag=True, help="Print no banner.")
 @click.pass_context
 def worker(
     ctx: click.Context,
@@ -56,6 +59,7 @@ def worker(
     queues: str | None,
     hostname: str | None,
     loglevel: str,
+    quiet: bool,
 ) -> None:
     """Run a Celery worker that serves the pool's queues.
 
@@ -64,19 +68,25 @@ def worker(
     """
     # No app context is pushed here: children of a prefork pool would inherit it for their whole life.
     state = pool_state(ctx.ensure_object(ScriptInfo).load_app())
-    served = [name.strip() for name in queues.split(",")] if queues else sorted(state.queues())
-    if concurrency is None:
-        concurrency = {"threads": state.settings.worker_threads, "solo": 1}.get(pool) or os.cpu_count() or 1
-    celery_worker = state.celery.Worker(
+    served = [name.strip() for name in queues.split(",")] if queues else sorted(pool_queues(state))
+    celery_worker = state.celery().Worker(
         hostname=hostname or f"spiderpool-{os.getpid()}@{socket.gethostname()}",
         pool_cls=pool,
-        concurrency=concurrency,
+        concurrency=_default_concurrency(state, pool) if concurrency is None else concurrency,
         queues=served,
         loglevel=loglevel.upper(),
         # One message a slice, and none waits behind a running slice that another worker could take.
         prefetch_multiplier=1,
         without_gossip=True,
         without_mingle=True,
+        quiet=quiet,
     )
     celery_worker.start()
     raise SystemExit(celery_worker.exitcode or 0)
+
+
+def _default_concurrency(state: PoolState, pool: str) -> int:
+    if pool == "threads":
+        return state.settings.worker_threads
+    # The memory limiter is for one process; more children would be refused.
+    return 1 if pool == "solo" or counts_in_memory(state) else os.cpu_count() or 1

@@ -11,6 +11,7 @@ from celery import Celery
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.store import Message
+from flask_spiderpool.tasks.own_servers import own_servers
 from flask_spiderpool.tasks.process import ProcessRuntime
 from flask_spiderpool.tasks.pump import work_through
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
@@ -35,7 +36,7 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
     settings = get_state().settings
     limit_s = int(settings.slice_s + settings.request_timeout_s + settings.stop_grace_s + TIME_LIMIT_SPARE_S)
 
-    @celery.task(
+    @celery.task(  # type: ignore[untyped-decorator]  # Celery is untyped
         name=TASK_SLICE,
         shared=False,
         queue=settings.queue,
@@ -65,7 +66,7 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
         celery,
         process,
         queues=lambda: pool_queues(get_state()),
-        counts_in_memory=lambda: _counts_in_memory(get_state()),
+        counts_in_memory=lambda: counts_in_memory(get_state()),
     )
     return process
 
@@ -90,7 +91,7 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
         enter_app=state.enter_app,
         bus=None if eager else state.bus(),
         pulse=None if eager else state.pulse(),
-        denied=state.denied_addresses(),
+        denied=own_servers(_own_urls(celery, state)),
         # Without it a thread of ours has no current Celery app, and a host's task called from a
         # parse function would go to another one.
         in_thread=celery.set_current,
@@ -100,12 +101,21 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
     return runtime
 
 
+def _own_urls(celery: Celery, state: PoolState) -> list[str | None]:
+    settings, conf = state.settings, celery.conf
+    urls = [state.database_url(), settings.redis_url, settings.limiter_url, settings.bus_url]
+    for broker in (conf.broker_read_url, conf.broker_write_url, conf.broker_url, conf.result_backend):
+        urls += broker if isinstance(broker, list | tuple) else [broker]
+    return [url for url in urls if isinstance(url, str)]
+
+
 def pool_queues(state: PoolState) -> set[str]:
     """Return the queues that carry slices: the pool's, and those that spiders name."""
     named = {spider.options.queue for spider in state.registry}
     return {state.settings.queue} | {queue for queue in named if queue}
 
 
-def _counts_in_memory(state: PoolState) -> bool:
+def counts_in_memory(state: PoolState) -> bool:
+    """Tell whether the limiter counts in one process, so that a second one is refused."""
     url = state.settings.limiter_url or state.settings.redis_url or "memory://"
     return url.startswith("memory:")

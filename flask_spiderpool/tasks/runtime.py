@@ -24,6 +24,7 @@ from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.extract import Extractor
 from flask_spiderpool.crawl.fetch import Fetcher
 from flask_spiderpool.crawl.parts import EngineParts
+from flask_spiderpool.crawl.request import Outcome, Settled, Ticket
 from flask_spiderpool.crawl.robots import RobotsCache
 from flask_spiderpool.crawl.seen import SeenSet
 from flask_spiderpool.crawl.spider import SpiderRegistry
@@ -190,10 +191,13 @@ class Runtime:
         finally:
             self._loop.close()
 
+    def _count(self, ticket: Ticket, outcomes: Sequence[Outcome], settled: Settled) -> None:
+        if self._beat is not None:
+            self._beat.count(ticket, outcomes, settled)
+
     def _engine_parts(self) -> EngineParts:
         settings = self.parts.settings
         fetcher = Fetcher(self._transport, user_agent=settings.user_agent)
-        optional = {} if self._beat is None else {"listener": self._beat.count}
         return EngineParts(
             settings=settings,
             store=self.parts.store,
@@ -205,7 +209,7 @@ class Runtime:
             callbacks=self._callbacks,
             enter_app=self.parts.enter_app,
             seen=SeenSet(settings.seen_size),
-            **optional,
+            listener=self._count,
         )
 
 

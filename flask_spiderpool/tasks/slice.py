@@ -9,8 +9,8 @@ from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.guard import LeaseGuard, boot_clock
 from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.crawl.request import Ticket
+from flask_spiderpool.crawl.rules import TaskRules
 from flask_spiderpool.crawl.spider import Spider
-from flask_spiderpool.crawl.visit import TaskRules
 from flask_spiderpool.errors import Fenced, SpiderPoolError, Unavailable, UnknownSpider
 from flask_spiderpool.store import Claim, Message
 from flask_spiderpool.tasks.runtime import CLOSE_EXTRA_S, Runtime

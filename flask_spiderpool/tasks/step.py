@@ -23,7 +23,7 @@ REFUSED_POOLS = ("gevent", "eventlet")
 EXIT_FAILURE = 1
 
 
-class RuntimeStep(bootsteps.StartStopStep):
+class RuntimeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is untyped
     """Starts after the pool and stops before it, so that slices hand on before the pool waits for them."""
 
     requires = ("celery.worker.components:Pool",)

@@ -1,0 +1,147 @@
+"""``flask spiderpool demo``: the app crawls its own site, before your eyes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+from uuid import UUID
+
+import click
+import sqlalchemy as sa
+from flask import Flask
+from flask.cli import ScriptInfo
+
+from flask_spiderpool import control
+from flask_spiderpool.cli.app import caller, pool_state
+from flask_spiderpool.cli.embedded import Running, running
+from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
+from flask_spiderpool.cli.progress import CrawlProgress
+from flask_spiderpool.cli.serve import Address, WebServer
+from flask_spiderpool.cli.up import prepare_tables
+from flask_spiderpool.errors import InvalidParameter
+from flask_spiderpool.models import Document, Page, Request
+from flask_spiderpool.state import PoolState
+from flask_spiderpool.terms import ENDED, RequestState, Status
+
+LOOK_S = 0.5
+ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
+SHOWN_PAGES = 5
+SHOWN_REASONS = 5
+
+
+@click.command(short_help="See the pool at work on the app's own site.")
+@click.option("--spider", help="Default: DEMO_SPIDER of the app's configuration.")
+@click.option("--path", help="Where to begin on the app's own site. Default: DEMO_PATH of its configuration.")
+@click.option("--host", "-h", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option(
+    "--port", "-p", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: a free one."
+)
+@click.option("--once", is_flag=True, help="End after the crawl; exit code 0 only if it has finished.")
+@click.pass_context
+def demo(ctx: click.Context, spider: str | None, path: str | None, host: str, port: int, once: bool) -> None:
+    """Start everything, crawl the app's own site through real HTTP on loopback, and show what was found.
+
+    Goes on serving until Ctrl-C.
+    """
+    info = ctx.ensure_object(ScriptInfo)
+    address = Address(host, port)
+    # The pool refuses loopback unless somebody names it; the worker inherits this.
+    named = [os.environ[ALLOW_VARIABLE]] if os.environ.get(ALLOW_VARIABLE) else []
+    os.environ[ALLOW_VARIABLE] = ",".join([*named, address.url.removeprefix("http://")])
+    app = info.load_app()
+    state = pool_state(app)
+    name = spider or app.config.get("DEMO_SPIDER")
+    if not name:
+        raise InvalidParameter("--spider", "name one: this app's configuration has no DEMO_SPIDER")
+    prepare_tables(app, state)
+    web = WebServer(app, address)
+    with running(app, info, web, ["--quiet", "--loglevel", "WARNING"], state.settings.stop_grace_s) as here:
+        start_url = web.url + (path or app.config.get("DEMO_PATH") or "/")
+        click.echo(f"serving   {web.url}/")
+        click.echo(f"crawling  {start_url} with the spider {name!r}")
+        task_id = _start(app, state, name, start_url)
+        status = _watch(state, here, name, task_id)
+        if status is None:
+            click.echo("interrupted; 'flask spiderpool up' goes on with the crawl")
+            raise SystemExit(EXIT_INTERRUPTED)
+        for line in _found(app, state, here, name, task_id):
+            click.echo(line)
+        if not once:
+            click.echo("\nserving until Ctrl-C")
+            here.stop.wait()
+    if once and status is not Status.FINISHED:
+        raise SystemExit(EXIT_FAILED)
+
+
+def _start(app: Flask, state: PoolState, name: str, url: str) -> UUID:
+    options: dict[str, Any] = {"start_urls": [url]}
+    spider = state.registry.get(name)
+    if spider.options.delay_s is None:
+        options["delay_s"] = 0.0  # our own site, in this very process
+    if spider.options.allowed_domains is not None:
+        options["allowed_domains"] = None  # the site is wherever this command serves it
+    with app.app_context(), state.session() as session:
+        task = control.start(session, state, name, by=caller(), note="flask spiderpool demo", **options)
+        session.commit()
+        found: UUID = task.id
+        return found
+
+
+def _watch(state: PoolState, here: Running, name: str, task_id: UUID) -> Status | None:
+    """Show progress until the task has ended; None: somebody asked for the end."""
+    store = state.store()
+    with CrawlProgress(name, sys.stdout) as progress:
+        while not here.stop.wait(LOOK_S):
+            numbers = store.numbers(task_id)
+            progress.show(numbers)
+            if Status(numbers["status"]) in ENDED:
+                return Status(numbers["status"])
+    return None
+
+
+def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID) -> Iterator[str]:
+    numbers = state.store().numbers(task_id)
+    yield ""
+    yield (
+        f"{numbers['status']} ({numbers['end_reason']}): {numbers['done']} pages"
+        f" ({numbers['pages']} new or changed, {numbers['unchanged']} unchanged),"
+        f" {numbers['failed']} failed, {numbers['skipped']} skipped, {numbers['items']} items"
+    )
+    with app.app_context(), state.session() as session:
+        yield from _reasons(session, task_id)
+        yield ""
+        yield from _newest(session, name)
+    script = f"flask --app {app.import_name}"
+    yield ""
+    yield f"it lies   in {state.database.engine().url.render_as_string()}, tables spiderpool_*"
+    yield "go on     " + f"{script} spiderpool tasks"
+    yield "          " + f"{script} spiderpool status {str(task_id)[:8]}"
+    yield "          " + f"{script} spiderpool token create me   (then curl, as the README shows)"
+    yield f"look      {here.web.url}/"
+
+
+def _reasons(session: Any, task_id: UUID) -> Iterator[str]:
+    """Say why pages failed or were skipped."""
+    query = (
+        sa.select(Request.reason, sa.func.count(), sa.func.min(Request.url))
+        .where(Request.task_id == task_id, Request.state.in_((RequestState.FAILED, RequestState.SKIPPED)))
+        .group_by(Request.reason)
+        .order_by(sa.func.count().desc())
+        .limit(SHOWN_REASONS)
+    )
+    for reason, count, url in session.execute(query):
+        yield f"  {count} x {reason}, as {url}"
+
+
+def _newest(session: Any, name: str) -> Iterator[str]:
+    query = (
+        sa.select(Page.title, Page.url, sa.func.length(Page.text))
+        .join(Document, Document.page_id == Page.id)
+        .where(Document.spider == name, Page.title.is_not(None))
+        .order_by(sa.func.length(Page.text).desc(), Page.id)
+        .limit(SHOWN_PAGES)
+    )
+    for title, url, length in session.execute(query):
+        yield f"  {title}\n    {url}  ({length or 0} characters of text)"

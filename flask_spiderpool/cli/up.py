@@ -1,0 +1,72 @@
+"""``flask spiderpool up``: web and worker under one command, no server needed."""
+
+from __future__ import annotations
+
+import click
+from flask import Flask
+from flask.cli import ScriptInfo
+
+from flask_spiderpool import migrations
+from flask_spiderpool.cli.app import pool_state
+from flask_spiderpool.cli.embedded import Running, running
+from flask_spiderpool.cli.serve import Address, WebServer
+from flask_spiderpool.cli.worker import POOLS
+from flask_spiderpool.errors import SetupError
+from flask_spiderpool.state import PoolState
+
+
+def prepare_tables(app: Flask, state: PoolState) -> None:
+    """Bring the pool's tables up to date, or say who must.
+
+    One owner of migrations a database: where the host has Flask-Migrate its own command does it.
+    """
+    url = state.database_url()
+    if "migrate" not in app.extensions or state.settings.database_url is not None:
+        migrations.upgrade(url)
+        return
+    if migrations.current(url) is None and migrations.check(url):
+        raise SetupError(
+            "the pool's tables are missing or old, and this app's Flask-Migrate looks after them: run "
+            "'flask db migrate' and 'flask db upgrade', then this again"
+        )
+
+
+@click.command(short_help="Run web and worker together.")
+@click.option("--host", "-h", default="127.0.0.1", show_default=True, help="Address to serve on.")
+@click.option(
+    "--port", "-p", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: a free one."
+)
+@click.option("-c", "--concurrency", type=click.IntRange(1, 1024), help="Slices at once in the worker.")
+@click.option("-P", "--pool", type=click.Choice(POOLS), default="threads", show_default=True)
+@click.pass_context
+def up(ctx: click.Context, host: str, port: int, concurrency: int | None, pool: str) -> None:
+    """Serve the app and crawl for it, with nothing else running: an SQLite file and a folder will do.
+
+    The worker is a child process: it is started again when it dies, and ends when this command does, however
+    that ends. Ctrl-C or SIGTERM ends both in order.
+    """
+    info = ctx.ensure_object(ScriptInfo)
+    app = info.load_app()
+    state = pool_state(app)
+    prepare_tables(app, state)
+    web = WebServer(app, Address(host, port))
+    options = ["--quiet", "--loglevel", "WARNING", "--pool", pool]
+    options += ["--concurrency", str(concurrency)] if concurrency is not None else []
+    with running(app, info, web, options, state.settings.stop_grace_s) as here:
+        for line in _where(state, here):
+            click.echo(line)
+        here.stop.wait()
+        click.echo("ending: requests that were started finish first")
+
+
+def _where(state: PoolState, here: Running) -> list[str]:
+    """Say where everything is."""
+    prefix = state.settings.url_prefix
+    return [
+        f"web       {here.web.url}/",
+        f"status    {here.web.url}{prefix}/spool/status  (needs a token: flask spiderpool token create NAME)",
+        f"worker    process {here.worker.pid}, started again if it dies",
+        f"database  {state.database.engine().url.render_as_string()}",
+        f"broker    {state.celery().connection_for_write().as_uri()}",
+        "Ctrl-C ends both. For many visitors serve the app with gunicorn and run 'flask spiderpool worker'.",
+    ]
