@@ -58,6 +58,6 @@ class FrontierStore(Protocol):
         """Give back requests that were not started: queued again, uncounted, no death."""
         ...
 
-    def submit(self, call: Callable[[], T]) -> Future[T]:
+    def submit(self, call: Callable[[], T], /) -> Future[T]:
         """Run a store call where it blocks nobody: the writer thread of SQLite, else a small pool."""
         ...
