@@ -1,0 +1,258 @@
+"""The verbs, as rows: on the session that is given (the host's) and nothing else.
+
+They lock slots before the task, write rows, ``desired`` and history, and never say ``paused`` or ``stopped``:
+that is :meth:`Store.verdict <flask_spiderpool.store.Store.verdict>`, after the commit. They flush and do not
+commit; the messages they return are published after the outermost commit, and not at all after a rollback.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from uuid import UUID, uuid4
+
+import sqlalchemy as sa
+from sqlalchemy.orm import Session
+
+from flask_spiderpool.config import Settings
+from flask_spiderpool.crawl.request import NewRequest, Ticket
+from flask_spiderpool.errors import UnknownTask, VerbConflict
+from flask_spiderpool.models import Task
+from flask_spiderpool.store import dispatch, hosts, lanes, requests
+from flask_spiderpool.store.history import write_history
+from flask_spiderpool.store.slots import Message
+from flask_spiderpool.store.sql import Statement, Tx
+from flask_spiderpool.terms import VERB_TABLE, Desired, Effect, Status, Verb
+
+AnySession = Session | Any  #: a Session, or a scoped_session such as the host's ``db.session``
+
+_NOW = Statement("SELECT @now")
+_INSERT_SLOT = Statement(
+    """
+    INSERT INTO spiderpool_slot (task_id, n, epoch, state, sends, leased, spared)
+    VALUES (:task, :n, 0, 'idle', 0, 0, FALSE)
+    """
+)
+_INSERT_SPIDER = Statement(
+    """
+    INSERT INTO spiderpool_spider (name, kind, enabled, weight, served, created_at)
+    VALUES (:name, 'code', TRUE, 1.0, 0.0, :at) ON CONFLICT (name) DO NOTHING
+    """
+)
+# On SQLite a write takes the lock that FOR UPDATE stands for; a read first would make the transaction
+# fail at its first write when another process has written in between.
+_TOUCH_SLOTS = Statement("", sqlite="UPDATE spiderpool_slot SET n = n WHERE task_id = :task")
+_LOCK_SLOTS = Statement("SELECT n, state FROM spiderpool_slot WHERE task_id = :task ORDER BY n FOR UPDATE")
+_REST = Statement(
+    """
+    UPDATE spiderpool_slot SET state = 'idle', due_at = NULL, until = NULL, sends = 0
+    WHERE task_id = :task AND state IN ('due', 'sent')
+    """
+)
+_SEND = Statement(
+    """
+    UPDATE spiderpool_slot
+    SET state = 'sent', epoch = epoch + 1, until = @now + :resend_s, due_at = NULL, sends = 0
+    WHERE task_id = :task AND n = :n RETURNING epoch
+    """
+)
+_DUE = Statement(
+    "UPDATE spiderpool_slot SET state = 'due', due_at = @now, until = NULL WHERE task_id = :task AND n = :n"
+)
+_REQUEUE_FAILED = Statement(
+    """
+    UPDATE spiderpool_request
+    SET state = 0, attempts = 0, deaths = 0, ready_at = NULL, reason = NULL, message = NULL,
+        status_code = NULL, settled_at = NULL, slot = NULL, epoch = NULL
+    WHERE id IN (
+        SELECT id FROM spiderpool_request WHERE task_id = :task AND state = 4 ORDER BY id FOR UPDATE
+    )
+    RETURNING host_id, is_seed
+    """
+)
+
+
+class _At(NamedTuple):
+    """A moment by the store's clock, as epoch seconds and as a datetime."""
+
+    now: float
+    moment: Any
+
+
+def create_task(
+    session: AnySession,
+    *,
+    spider: str,
+    options: dict[str, Any],
+    seeds: Sequence[NewRequest],
+    queue: str,
+    priority: int = 0,
+    max_parallel: int = 1,
+    max_pages: int | None = None,
+    max_time_s: float | None = None,
+    owner: str | None = None,
+    by: str | None = None,
+    note: str | None = None,
+    settings: Settings | None = None,
+) -> tuple[Task, list[Message]]:
+    """Write a task with its slots and seeds; return it and the message to publish after the commit.
+
+    ``max_time_s`` counts from the first claim. Seeds with the same fingerprint are one.
+    """
+    settings = settings or Settings()
+    session.flush()
+    tx = _tx(session)
+    # The write first: see _TOUCH_SLOTS.
+    tx.run(_INSERT_SPIDER, name=spider, at=_at(tx).moment)
+    at = _at(tx)
+    task = Task(
+        id=uuid4(),
+        spider=spider,
+        options=options,
+        status=Status.PENDING.value,
+        desired=Desired.RUN.value,
+        priority=priority,
+        queue=queue,
+        max_parallel=max_parallel,
+        max_pages=max_pages,
+        max_time_s=max_time_s,
+        owner=owner,
+        created_by=by,
+        created_at=_datetime(at.now),
+    )
+    session.add(task)
+    session.flush()
+    tx = _tx(session)
+    for n in range(max_parallel):
+        tx.run(_INSERT_SLOT, task=task.id, n=n)
+    ids = hosts.make_ids(tx, {seed.host_key for seed in seeds})
+    counts = requests.insert(tx, task.id, [requests.Found(seed, None) for seed in seeds], ids, seed=True)
+    lanes.add(tx, task.id, counts, at.now)
+    task.discovered = task.seeds = sum(counts.values())
+    write_history(tx, task.id, None, Status.PENDING, at.now, by=by, note=note)
+    messages = _send(tx, settings, task, 0)
+    session.flush()
+    return task, messages
+
+
+def change(
+    session: AnySession,
+    task_id: UUID,
+    verb: Verb,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    settings: Settings | None = None,
+) -> tuple[Task, Effect, list[Message]]:
+    """Pause, resume or stop a task by :data:`~flask_spiderpool.terms.VERB_TABLE`.
+
+    ``reason`` is a person's own words, kept in the history. Raises
+    :class:`~flask_spiderpool.errors.UnknownTask` and :class:`~flask_spiderpool.errors.VerbConflict`.
+    """
+    if verb not in (Verb.PAUSE, Verb.RESUME, Verb.STOP):
+        raise ValueError(f"{verb} is not changed by this function; use create_task or retry")
+    tx, slots, task, effect = _lock(session, task_id, verb)
+    if effect is Effect.UNCHANGED:
+        return task, effect, []
+    before = task.status
+    messages: list[Message] = []
+    if verb is Verb.RESUME:
+        task.desired = Desired.RUN.value
+        # A task that was paused before its first claim has not run yet.
+        task.status = (Status.PENDING if task.started_at is None else Status.RUNNING).value
+        messages = _wake(tx, settings or Settings(), task, slots)
+    else:
+        pause = verb is Verb.PAUSE
+        task.desired = (Desired.PAUSE if pause else Desired.STOP).value
+        task.status = (Status.PAUSING if pause else Status.STOPPING).value
+        tx.run(_REST, task=task_id)
+    write_history(tx, task_id, before, task.status, _at(tx).now, reason=verb, by=by, note=reason)
+    session.flush()
+    return task, effect, messages
+
+
+def retry(
+    session: AnySession,
+    task_id: UUID,
+    *,
+    by: str | None = None,
+    max_pages: int | None = None,
+    reason: str | None = None,
+    settings: Settings | None = None,
+) -> tuple[Task, Effect, list[Message]]:
+    """Let an ended task go on: failed requests are queued again with no attempts and no deaths, what was still
+    queued goes on, skipped ones stay. ``max_pages`` sets a new limit; a time limit begins anew.
+    """
+    tx, slots, task, effect = _lock(session, task_id, Verb.RETRY)
+    before, now = task.status, _at(tx).now
+    rows = tx.all(_REQUEUE_FAILED, task=task_id)
+    counts: dict[int, int] = {}
+    for host, _ in rows:
+        counts[host] = counts.get(host, 0) + 1
+    lanes.add(tx, task_id, counts, now)
+    task.failed -= len(rows)
+    task.seeds_failed -= sum(bool(is_seed) for _, is_seed in rows)
+    task.status, task.desired = Status.PENDING.value, Desired.RUN.value
+    task.ended_at = task.end_reason = task.deadline_at = None
+    if max_pages is not None:
+        task.max_pages = max_pages
+    write_history(tx, task_id, before, Status.PENDING, now, reason=Verb.RETRY, by=by, note=reason)
+    messages = _wake(tx, settings or Settings(), task, slots)
+    session.flush()
+    return task, effect, messages
+
+
+def _lock(session: AnySession, task_id: UUID, verb: Verb) -> tuple[Tx, list[tuple[Any, ...]], Task, Effect]:
+    """Lock the slots, then the task, and look the verb up. Raises for an unknown task and for a conflict."""
+    session.flush()
+    tx = _tx(session)
+    if not tx.postgres:
+        tx.run(_TOUCH_SLOTS, task=task_id)
+    slots = tx.all(_LOCK_SLOTS, task=task_id)
+    found = session.execute(
+        sa.select(Task).where(Task.id == task_id).with_for_update(),
+        execution_options={"populate_existing": True},
+    ).scalar_one_or_none()
+    if found is None:
+        raise UnknownTask(f"no task has the id {task_id}")
+    task: Task = found
+    effect = VERB_TABLE[verb][Status(task.status)]
+    if effect is Effect.CONFLICT:
+        raise VerbConflict(
+            f"a task that is {task.status} cannot be {_DONE_TO[verb]}", verb=str(verb), status=task.status
+        )
+    return tx, slots, task, effect
+
+
+_DONE_TO = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.STOP: "stopped", Verb.RETRY: "retried"}
+
+
+def _wake(tx: Tx, settings: Settings, task: Task, slots: list[tuple[Any, ...]]) -> list[Message]:
+    """Send a slot of the task; one that is running goes on by itself, one that is sent will be claimed."""
+    if any(state in ("running", "sent") for _, state in slots):
+        return []
+    return _send(tx, settings, task, min(n for n, _ in slots)) if slots else []
+
+
+def _send(tx: Tx, settings: Settings, task: Task, n: int) -> list[Message]:
+    """Make a slot ``sent``, or ``due`` when the cluster has no room: then the keeper sends it in its turn."""
+    if dispatch.room(tx, settings) <= 0:
+        tx.run(_DUE, task=task.id, n=n)
+        return []
+    row = tx.one(_SEND, task=task.id, n=n, resend_s=settings.resend_s)
+    return [Message(Ticket(task.id, n, row[0] if row else 0), task.queue, task.priority)]
+
+
+def _tx(session: AnySession) -> Tx:
+    return Tx(session.connection(bind_arguments={"mapper": sa.inspect(Task)}))
+
+
+def _at(tx: Tx) -> _At:
+    now = float(tx.all(_NOW)[0][0])
+    return _At(now, tx.moment(now))
+
+
+def _datetime(at_s: float) -> Any:
+    from datetime import UTC, datetime
+
+    return datetime.fromtimestamp(at_s, UTC)
