@@ -12,36 +12,37 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from example_app.extensions import pool
+from flask_spiderpool import Spider
 
 if TYPE_CHECKING:
     from flask_spiderpool.crawl.page import Page
 
 NEWS_URL = os.environ.get("FLASK_NEWS_URL", "http://127.0.0.1:5000/news/")
 
+#: What belongs to the newspaper, also where the app is mounted below another path.
+NEWS_PAGES = r"^https?://[^/]+(/[^?#]*)?/news/"
+
 #: The site is our own, so we may ask it more often than the pool's default of once a second.
 DELAY_S = 0.02
 
-# No parse function: an article spider. It follows every link in scope and stores text, Markdown and metadata.
-pool.spider(
-    "news",
-    start_urls=[NEWS_URL],
-    include=[r"^https?://[^/]+(/[^?#]*)?/news/"],
-    exclude=[r"/sitemap\.xml$"],
-    max_depth=12,
-    delay_s=DELAY_S,
-    description="Every article of The Paper Lantern, as text with its metadata.",
-)
+
+class News(Spider):
+    """Every article of The Paper Lantern. Without ``parse`` it follows all links and stores text and metadata."""
+
+    name = "news"
+    description = "Every article of The Paper Lantern, as text with its metadata."
+    start_urls = (NEWS_URL,)
+    include = (NEWS_PAGES,)
+    max_depth = 12
+    delay_s = DELAY_S
 
 
-@pool.spider(
-    "headlines",
-    start_urls=[NEWS_URL],
-    include=[r"^https?://[^/]+(/[^?#]*)?/news/"],
-    delay_s=DELAY_S,
-    description="One record for each headline: headline, section, published, url.",
-)
+pool.add_spider(News)
+
+
+@pool.spider("headlines", start_urls=[NEWS_URL], include=[NEWS_PAGES], delay_s=DELAY_S)
 def headlines(page: Page) -> Iterator[Any]:
-    """Yield the headlines of a section's list, and follow its pages."""
+    """One record for each headline: headline, section, published, url."""
     for teaser in page.css("main .list article.teaser"):
         yield {
             "headline": teaser.css("h2 a::text").get(),
