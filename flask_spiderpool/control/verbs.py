@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session, scoped_session
 from flask_spiderpool.bus.base import CommandMessage
 from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
-from flask_spiderpool.control.seeds import seeds_of
+from flask_spiderpool.control.seeds import begin
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.store import Message, verbs
@@ -51,10 +51,10 @@ def start(
     """
     plain = _plain(session)
     found = parts.registry.get(spider)
-    if start_urls is not None:
-        params["start_urls"] = [start_urls] if isinstance(start_urls, str) else list(start_urls)
-    options = found.options.override(**params)
-    seeds = seeds_of(options)
+    named = [start_urls] if isinstance(start_urls, str) else start_urls
+    if named is not None:
+        params["start_urls"] = list(named)
+    options, seeds = begin(found, named, found.options.override(**params))
     task, messages = verbs.create_task(
         plain,
         spider=found.name,

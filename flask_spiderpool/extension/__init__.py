@@ -52,7 +52,7 @@ class SpiderPool:
         self._admin = admin
         self._access_rule = access_rule
         self._url_prefix = url_prefix
-        self._spiders: list[Spider | type[Spider]] = []
+        self._spiders = SpiderRegistry()
         # Weak, and only to hand on spiders and rules that are defined after init_app.
         self._states: weakref.WeakSet[PoolState] = weakref.WeakSet()
         if app is not None:
@@ -82,7 +82,8 @@ class SpiderPool:
         state.admin = self._admin if admin is None else admin
         state.access_rule = self._access_rule if access_rule is None else access_rule
         for spider in self._spiders:
-            state.registry.add(spider)
+            if spider.name not in state.registry:
+                state.registry.add(spider)
         _wire_tables(app, state, self._db if db is None else db)
         if not is_worker_process():
             from flask_spiderpool import web
@@ -104,9 +105,9 @@ class SpiderPool:
 
     def add_spider(self, spider: Spider | type[Spider]) -> None:
         """Register a spider in every app of this extension, those that were inited before too."""
+        added = self._spiders.add(spider)
         for state in self._states:
-            state.registry.add(spider)
-        self._spiders.append(spider)
+            state.registry.add(added)
 
     def access_rule(self, rule: AccessRule) -> AccessRule:
         """Register the decorated function: given the host's user, it returns a role or None."""

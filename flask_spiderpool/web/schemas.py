@@ -96,7 +96,7 @@ class Started(Schema):
 
     task_id = fields.UUID()
     spider_name = fields.String()
-    status = fields.Enum(Status, by_value=True)
+    status = fields.String(validate=validate.OneOf([status.value for status in Status]))
     links = fields.Dict(keys=fields.String(), values=fields.String())
 
 
@@ -104,10 +104,10 @@ class Changed(Schema):
     """The answer to the other verbs."""
 
     task_id = fields.UUID()
-    verb = fields.Enum(Verb, by_value=True)
-    effect = fields.Enum(Effect, by_value=True)
-    status = fields.Enum(Status, by_value=True)
-    desired = fields.Enum(Desired, by_value=True)
+    verb = fields.String(validate=validate.OneOf([verb.value for verb in Verb]))
+    effect = fields.String(validate=validate.OneOf([effect.value for effect in Effect]))
+    status = fields.String(validate=validate.OneOf([status.value for status in Status]))
+    desired = fields.String(validate=validate.OneOf([desired.value for desired in Desired]))
     links = fields.Dict(keys=fields.String(), values=fields.String())
 
 
@@ -122,6 +122,76 @@ class StatusArguments(Schema):
         getlist = getattr(original, "getlist", None)
         if getlist is not None and len(getlist("task_id")) > 1:
             raise ValidationError("give one task_id", "task_id")
+
+
+class Numbers(Schema):
+    """``discovered = queued + leased + done + failed + skipped``."""
+
+    discovered = fields.Integer()
+    queued = fields.Integer()
+    leased = fields.Integer()
+    done = fields.Integer()
+    failed = fields.Integer()
+    skipped = fields.Integer()
+    retries = fields.Integer()
+    pages = fields.Integer(metadata=_about("New versions of documents."))
+    unchanged = fields.Integer(metadata=_about("Documents found as they were."))
+    items = fields.Integer()
+    wire_bytes = fields.Integer()
+
+
+class TaskStatus(Schema):
+    """One task."""
+
+    task_id = fields.UUID()
+    spider_name = fields.String()
+    status = fields.String(validate=validate.OneOf([status.value for status in Status]))
+    desired = fields.String(validate=validate.OneOf([desired.value for desired in Desired]))
+    end_reason = fields.String(allow_none=True)
+    numbers = fields.Nested(Numbers)
+    max_pages = fields.Integer(allow_none=True)
+    created_by = fields.String(allow_none=True)
+    created_at = fields.DateTime()
+    started_at = fields.DateTime(allow_none=True)
+    ended_at = fields.DateTime(allow_none=True)
+    links = fields.Dict(keys=fields.String(), values=fields.String())
+
+
+class WorkerStatus(Schema):
+    """One worker process as it last spoke."""
+
+    name = fields.String()
+    seen_at = fields.DateTime()
+    threads = fields.Integer(metadata=_about("Slices that it can run at once."))
+    slices = fields.Integer(metadata=_about("Slices that it runs now."))
+    info = fields.Dict(keys=fields.String())
+
+
+class RequestCounts(Schema):
+    """Requests of all tasks that have not ended."""
+
+    queued = fields.Integer()
+    leased = fields.Integer()
+
+
+class KeeperStatus(Schema):
+    """The housekeeping loop of the workers."""
+
+    last_pass_age_s = fields.Float(allow_none=True, metadata=_about("Null before its first pass."))
+
+
+class PoolStatus(Schema):
+    """The whole pool."""
+
+    tasks = fields.Dict(keys=fields.String(), values=fields.Integer(), metadata=_about("By status."))
+    requests = fields.Nested(RequestCounts)
+    workers = fields.List(fields.Nested(WorkerStatus))
+    threads = fields.Integer()
+    slices = fields.Integer()
+    pages_last_minute = fields.Integer(metadata=_about("In the last minute of the clock that is over."))
+    pages_this_minute = fields.Integer(metadata=_about("In the minute under way."))
+    failure_rate = fields.Float(metadata=_about("Failed of all settled in these two minutes, 0 to 1."))
+    keeper = fields.Nested(KeeperStatus)
 
 
 class Problem(Schema):

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from flask import Blueprint as FlaskBlueprint
-from flask import url_for
 from flask_smorest import Blueprint
 
 from flask_spiderpool import control
@@ -14,6 +12,7 @@ from flask_spiderpool.models import Task
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import Effect, Role, Verb
 from flask_spiderpool.web.access import caller, requires
+from flask_spiderpool.web.links import task_links
 from flask_spiderpool.web.schemas import Changed, RetryArguments, StartArguments, Started, VerbArguments
 
 NAME = "spiderpool_spider"
@@ -43,7 +42,7 @@ def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
                 "task_id": task.id,
                 "spider_name": task.spider,
                 "status": task.status,
-                "links": _links(task.id),
+                "links": task_links(task.id),
             }
             session.commit()
         return answer, 202, {"Location": answer["links"]["status"]}
@@ -108,17 +107,9 @@ def _changed(task: Task, verb: Verb, effect: Effect) -> dict[str, Any]:
         "effect": effect.value,
         "status": task.status,
         "desired": task.desired,
-        "links": _links(task.id),
+        "links": task_links(task.id),
     }
 
 
 def _status(effect: Effect) -> int:
     return 202 if effect is Effect.ACCEPTED else 200
-
-
-def _links(task_id: UUID) -> dict[str, str]:
-    verbs = (Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.RETRY)
-    return {
-        "status": url_for("spiderpool_spool.status", task_id=task_id),
-        **{verb.value: url_for(f"{NAME}.{verb.value}") for verb in verbs},
-    }
