@@ -145,6 +145,7 @@ class Reason(StrEnum):
     # The rules.
     ROBOTS = "robots"
     ROBOTS_UNREACHABLE = "robots_unreachable"
+    HOST_RESTS = "host_rests"  #: a redirect led to a host that asked to be left alone for now
     SCOPE = "scope"
     DEPTH = "depth"
     SCHEME = "scheme"

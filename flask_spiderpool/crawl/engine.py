@@ -18,9 +18,10 @@ from flask_spiderpool.crawl.guard import LeaseGuard
 from flask_spiderpool.crawl.parts import EngineParts
 from flask_spiderpool.crawl.politeness import Pace, Wait, decide
 from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Verdict
+from flask_spiderpool.crawl.rules import TaskRules
 from flask_spiderpool.crawl.settling import RETRY_S, Settler
 from flask_spiderpool.crawl.spider import Spider
-from flask_spiderpool.crawl.visit import TaskRules, Visit
+from flask_spiderpool.crawl.visit import Visit
 from flask_spiderpool.errors import Fenced, FetchError, Unavailable
 from flask_spiderpool.terms import Desired, Reason
 
@@ -92,7 +93,7 @@ class SliceRun:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._ends_at = loop.time() + self._parts.settings.slice_s
-        self._guard.changed = lambda: loop.call_soon_threadsafe(self._wake.set)
+        self._guard.changed = self._guard_changed
         self._settler.changed = self._wake.set
         self._settling = loop.create_task(self._settler.run())
         self._settling.add_done_callback(lambda _: self._wake.set())
@@ -108,6 +109,10 @@ class SliceRun:
             return None
         unstarted = any(lane.queue for lane in self._lanes.values())
         return 0.0 if unstarted or self._settler.added else self._next_ready_in_s
+
+    def _guard_changed(self) -> None:
+        """Look up at once: called by the renewal and bus threads."""
+        self._loop.call_soon_threadsafe(self._wake.set)
 
     # -- the supply ---------------------------------------------------------------------------------
 
@@ -141,14 +146,18 @@ class SliceRun:
     def _wants_lease(self) -> bool:
         if self._limit_reached:
             return False
-        if self._settler.added:
-            self._settler.added = False
+        waits_for_limit = self._next_ready_in_s is not None and self._settler.settled
+        if self._settler.added or ((self._settler.moved or waits_for_limit) and self._is_empty_handed()):
+            self._settler.added = self._settler.moved = self._settler.settled = False
             self._dry_until = 0.0
         return self._loop.time() >= self._dry_until and self._backlog() < self._rules.concurrency
 
+    def _is_empty_handed(self) -> bool:
+        return not (self._visits or self._backlog() or any(lane.server for lane in self._lanes.values()))
+
     def _is_exhausted(self) -> bool:
         """Nothing is queued, under way or unsettled here, and nothing ripens soon."""
-        if self._visits or self._backlog() or any(lane.server for lane in self._lanes.values()):
+        if not self._is_empty_handed():
             return False
         if not self._settler.idle:
             self._settler.flush()
@@ -198,6 +207,7 @@ class SliceRun:
     def _take_in(self, lease: Lease, n: int) -> None:
         self._guard.want(lease.desired)
         self._limit_reached = lease.limit_reached
+        self._settler.moved = self._settler.settled = False
         self._next_ready_in_s = lease.next_ready_in_s
         for request in lease.requests:
             lane = self._lanes.get(request.host_id)
@@ -286,8 +296,19 @@ class SliceRun:
         return decision.wait_s if isinstance(decision, Wait) else None
 
     async def _take_token(self, host_key: str, pace: Pace) -> None:
-        """Wait for a token for a hop or a robots.txt, inside that request's own deadline."""
+        """Wait for a token for a redirect hop, a robots.txt or a second sending.
+
+        Raises ``FetchError(host_rests)`` when that would take longer than a short wait: the request is tried
+        again later rather than holding the slice.
+        """
         while (wait_s := await self._token_or_wait(host_key, pace)) is not None:
+            if wait_s > self._parts.settings.short_wait_s:
+                raise FetchError(
+                    Reason.HOST_RESTS,
+                    f"{host_key} rests for {wait_s:.0f} s",
+                    retry=True,
+                    retry_after_s=wait_s,
+                )
             await asyncio.sleep(wait_s)
 
     # -- one request --------------------------------------------------------------------------------

@@ -13,7 +13,8 @@ class HostGate:
 
     def __init__(self) -> None:
         self.active = 0
-        self.blocked: asyncio.Future[None] | None = None  #: its only waiter, held back by the host's own limit
+        #: Its only waiter, held back by the host's own limit.
+        self.blocked: asyncio.Future[None] | None = None
 
 
 class Gate:

@@ -6,12 +6,14 @@ import asyncio
 import functools
 from collections.abc import Callable, Sequence
 
-from flask_spiderpool.crawl.request import Outcome, Settled, Ticket
+from flask_spiderpool.crawl.request import Outcome, Settled, Ticket, Verdict
 from flask_spiderpool.crawl.seen import SeenSet
 from flask_spiderpool.crawl.store import FrontierStore
 from flask_spiderpool.errors import Fenced, Unavailable
 
 RETRY_S = 1.0  #: pause between two looks for a database that is away
+
+_GIVEN_BACK = frozenset({Verdict.RETRY, Verdict.RELEASE})
 
 Listener = Callable[[Ticket, Sequence[Outcome], Settled], None]
 
@@ -34,6 +36,8 @@ class Settler:
         is_fenced: Callable[[], bool],
     ) -> None:
         self.added = False  #: a settle has brought new requests since the engine last looked
+        self.settled = False  #: anything was settled since the engine last looked
+        self.moved = False  #: a settle has given requests back since the engine last looked
         self.changed: Callable[[], None] = lambda: None  #: called after each settle
         self._store = store
         self._ticket = ticket
@@ -121,5 +125,7 @@ class Settler:
             self._ticket.task_id, (link.fingerprint for outcome in batch for link in outcome.links)
         )
         self.added = self.added or settled.added > 0
+        self.settled = True
+        self.moved = self.moved or any(outcome.verdict in _GIVEN_BACK for outcome in batch)
         self._listener(self._ticket, batch, settled)
         self.changed()

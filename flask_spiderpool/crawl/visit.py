@@ -6,22 +6,22 @@ import asyncio
 import functools
 import logging
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 
-from flask_spiderpool.config import Settings
-from flask_spiderpool.crawl.encoding import decode
-from flask_spiderpool.crawl.fetch import Fetcher, Response
+from flask_spiderpool.crawl.encoding import codec_of_header, decode
 from flask_spiderpool.crawl.guard import LeaseGuard
-from flask_spiderpool.crawl.links import LinkSet, extract_links
-from flask_spiderpool.crawl.options import SpiderOptions
+from flask_spiderpool.crawl.links import extract_links
+from flask_spiderpool.crawl.page import Page
+from flask_spiderpool.crawl.parse import ParseResult, run_parse
 from flask_spiderpool.crawl.parts import EngineParts
 from flask_spiderpool.crawl.politeness import Pace
 from flask_spiderpool.crawl.request import FetchedPage, LeasedRequest, NewRequest, Outcome, Verdict
+from flask_spiderpool.crawl.response import Response
 from flask_spiderpool.crawl.robots import RobotsRules
-from flask_spiderpool.crawl.scope import Scope
+from flask_spiderpool.crawl.rules import TaskRules
 from flask_spiderpool.crawl.spider import Spider
-from flask_spiderpool.crawl.urls import Link, origin, resolve
+from flask_spiderpool.crawl.urls import Link, resolve
+from flask_spiderpool.crawl.wanted import Request
 from flask_spiderpool.errors import Fenced, FetchError
 from flask_spiderpool.terms import Reason, http_reason
 
@@ -34,48 +34,6 @@ RETRIED_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 
 SKIPPED_REASONS = frozenset({Reason.ROBOTS, Reason.SCOPE, Reason.DEPTH, Reason.CONTENT_TYPE})
 
 HTML_TYPES = ("text/html", "application/xhtml+xml", "application/vnd.wap.xhtml+xml")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskRules:
-    """A task's options as the engine uses them, checked before."""
-
-    scope: Scope
-    delay_s: float
-    concurrency: int
-    concurrency_per_host: int
-    obey_robots: bool
-    respect_nofollow: bool
-    follow: bool  #: follow every link in scope, beside what ``parse`` yields
-    extract: bool
-    max_depth: int
-    request_timeout_s: float
-    headers: dict[str, str]
-    log_level: int = logging.INFO
-
-    @property
-    def pace(self) -> Pace:
-        """Return the pace of a host whose robots.txt asks for nothing."""
-        return Pace.of(self.delay_s)
-
-    @classmethod
-    def of(cls, spider: Spider, options: SpiderOptions, settings: Settings) -> TaskRules:
-        """Merge a task's options with the pool's settings."""
-        has_parse = spider.has_parse
-        return cls(
-            scope=options.scope(settings.max_url_length),
-            delay_s=settings.delay_s if options.delay_s is None else options.delay_s,
-            concurrency=options.concurrency or settings.concurrency,
-            concurrency_per_host=options.concurrency_per_host or settings.concurrency_per_host,
-            obey_robots=settings.obey_robots and options.obey_robots,
-            respect_nofollow=options.respect_nofollow,
-            follow=(not has_parse) if options.follow is None else options.follow,
-            extract=not options.links_only and ((not has_parse) if options.extract is None else options.extract),
-            max_depth=options.max_depth,
-            request_timeout_s=options.request_timeout_s or settings.request_timeout_s,
-            headers=dict(options.headers),
-            log_level=logging.getLevelNamesMapping()[settings.log_level],
-        )
 
 
 class Visit:
@@ -112,3 +70,207 @@ class Visit:
             return Outcome(
                 request, Verdict.RETRY, reason=Reason.INTERNAL, message=f"{type(error).__name__}: {error}"
             )
+
+    # -- robots -------------------------------------------------------------------------------------
+
+    def known_robots(self, url: str) -> RobotsRules | None:
+        """Return the robots rules of the URL's origin if they are known already; costs no wait."""
+        return self._parts.robots.known(url, self._rules.user_agent)
+
+    async def robots(self, url: str) -> RobotsRules:
+        """Return the robots rules of the URL's origin, asking for them if need be.
+
+        Raises ``RobotsUnreachable`` while they cannot be had (RFC 9309, 2.3.1.4).
+        """
+        return await self._parts.robots.rules(
+            url,
+            agent=self._rules.user_agent,
+            take_token=self._pay,
+            may_send=self._guard.may_send,
+            deadline_s=self._rules.request_timeout_s,
+        )
+
+    async def _pay(self, url: str) -> None:
+        """Take the token of a request that is no leased one: robots.txt, a second sending."""
+        rules = self.known_robots(url) if self._rules.obey_robots else None
+        pace = Pace.of(self._rules.delay_s, rules.crawl_delay_s if rules else None)
+        await self._take_token(resolve(url).host_key, pace)
+
+    # -- fetch --------------------------------------------------------------------------------------
+
+    async def _fetch(self, request: LeasedRequest) -> Response:
+        headers = self._rules.headers
+        if request.payload and request.payload.get("headers"):
+            headers = {**headers, **request.payload["headers"]}
+        return await self._parts.fetcher.fetch(
+            request.url,
+            headers or None,
+            deadline_s=self._rules.request_timeout_s,
+            may_send=self._guard.may_send,
+            on_hop=functools.partial(self._admit_hop, request),
+            on_resend=self._pay,
+            limits=self._rules.limits,
+        )
+
+    async def _admit_hop(self, request: LeasedRequest, url: str) -> None:
+        """Ask scope, robots and limiter for a redirect's target, as for any other URL."""
+        refused = self._rules.scope.admit(url, request.depth)
+        if refused is not None:
+            raise FetchError(refused, f"redirected out of scope, to {url}")
+        if self._rules.obey_robots:
+            rules = self.known_robots(url) or await self.robots(url)
+            if not rules.allowed(url):
+                raise FetchError(Reason.ROBOTS, f"redirected to {url}, which robots.txt disallows")
+        await self._pay(url)
+
+    # -- look ---------------------------------------------------------------------------------------
+
+    async def _look(self, request: LeasedRequest, response: Response) -> Outcome:
+        status = response.status
+        if not 200 <= status < 300:
+            return _answered(request, response)
+        page = FetchedPage(
+            url=response.final_url,
+            fingerprint=resolve(response.final_url).fingerprint,
+            status_code=status,
+            content_type=response.content_type[:200],
+            body_bytes=len(response.body),
+            content_hash=blake2b(response.body, digest_size=16).digest(),
+            etag=response.headers.get("etag"),
+            last_modified=response.headers.get("last-modified"),
+        )
+        outcome = Outcome(
+            request, Verdict.DONE, status_code=status, page=page, wire_bytes=response.wire_bytes
+        )
+        media_type = response.content_type.partition(";")[0].strip().lower()
+        if media_type in HTML_TYPES or (not media_type and response.body.lstrip()[:1] == b"<"):
+            await self._look_at_html(outcome, response, page)
+        elif self._rules.extract and _is_textual(media_type):
+            page.text = _text(response)
+        if self._spider.has_parse:
+            await self._parse(outcome, response)
+        return outcome
+
+    async def _look_at_html(self, outcome: Outcome, response: Response, page: FetchedPage) -> None:
+        text = _text(response) if self._rules.extract else None
+        html = _html(response) if text is None else text
+        found = extract_links(html, response.final_url, respect_nofollow=self._rules.respect_nofollow)
+        page.title = found.title
+        if self._rules.follow:
+            self._admit(outcome, found.links, outcome.request.depth + 1)
+        if text is None:
+            return
+        extracted = await self._parts.extractor.aextract(text, response.final_url)
+        page.title = extracted.title or page.title
+        page.text = extracted.text
+        page.markdown = extracted.markdown
+        page.meta = extracted.meta
+
+    def _admit(self, outcome: Outcome, links: list[Link], depth: int) -> None:
+        """Add the links that are new to this process and belong to the task."""
+        if depth > self._rules.max_depth:
+            return
+        known, pending, admit = self._known, self._pending, self._rules.scope.admit
+        for link in links:
+            fingerprint = link.fingerprint
+            if fingerprint in known or fingerprint in pending or admit(link.url, depth) is not None:
+                continue
+            pending.add(fingerprint)
+            outcome.links.append(NewRequest(link.url, fingerprint, link.host_key, depth))
+
+    async def _parse(self, outcome: Outcome, response: Response) -> None:
+        """Run the spider's own code in a thread, inside the host's app context."""
+        request = outcome.request
+        page = Page(
+            response,
+            depth=request.depth,
+            payload=request.payload or {},
+            task_id=self._guard.ticket.task_id,
+            extractor=self._parts.extractor,
+            scope=self._rules.scope,
+        )
+        callback = (request.payload or {}).get("callback")
+        parsed = await asyncio.get_running_loop().run_in_executor(
+            self._parts.callbacks, self._parse_in_app, page, callback
+        )
+        outcome.items = parsed.items
+        outcome.logs = [entry for entry in parsed.logs if _level(entry[0]) >= self._rules.log_level]
+        for wanted in parsed.requests:
+            self._admit_wanted(outcome, wanted)
+        if parsed.error is not None:
+            outcome.verdict = Verdict.FAILED
+            outcome.reason = Reason.SPIDER_ERROR
+            outcome.message = parsed.error
+
+    def _parse_in_app(self, page: Page, callback: str | None) -> ParseResult:
+        with self._parts.enter_app():
+            return run_parse(self._spider, page, callback)
+
+    def _admit_wanted(self, outcome: Outcome, wanted: Request) -> None:
+        """Add a request that ``parse`` yielded, or say in the task's log why not."""
+        depth = outcome.request.depth + 1
+        try:
+            link = resolve(wanted.url, outcome.page.url if outcome.page else None)
+        except FetchError as error:
+            outcome.logs.append(("WARNING", f"dropped {wanted.url[:200]!r}: {error}"))
+            return
+        refused = self._rules.scope.admit(link.url, depth)
+        if refused is not None:
+            if self._rules.log_level <= logging.DEBUG:
+                outcome.logs.append(("DEBUG", f"dropped {link.url}: {refused}"))
+            return
+        if link.fingerprint in self._known or link.fingerprint in self._pending:
+            return
+        self._pending.add(link.fingerprint)
+        outcome.links.append(
+            NewRequest(link.url, link.fingerprint, link.host_key, depth, wanted.priority, wanted.payload())
+        )
+
+
+def _html(response: Response) -> bytes | str:
+    """Return the page for the parser, which reads bytes as UTF-8: most pages need no decoding at all."""
+    if codec_of_header(response.content_type) == "utf-8" and response.body[:2] not in (
+        b"\xff\xfe",
+        b"\xfe\xff",
+    ):
+        return response.body
+    return _text(response)
+
+
+def _text(response: Response) -> str:
+    return decode(response.body, response.content_type)[0]
+
+
+def _is_textual(media_type: str) -> bool:
+    return media_type.startswith("text/") or media_type.endswith(
+        ("/json", "+json", "/xml", "+xml", "/javascript", "/x-ndjson")
+    )
+
+
+def _level(name: str) -> int:
+    return logging.getLevelNamesMapping().get(name.upper(), logging.INFO)
+
+
+def _answered(request: LeasedRequest, response: Response) -> Outcome:
+    """Say what became of a request that was answered with no page."""
+    status = response.status
+    retry = status in RETRIED_STATUSES
+    return Outcome(
+        request,
+        Verdict.RETRY if retry else Verdict.FAILED,
+        reason=http_reason(status),
+        status_code=status,
+        # Only what the site asks for makes the whole host rest; a plain 500 concerns its page.
+        retry_after_s=response.retry_after_s if retry else None,
+        wire_bytes=response.wire_bytes,
+    )
+
+
+def _failed(request: LeasedRequest, error: FetchError) -> Outcome:
+    if error.reason in SKIPPED_REASONS:
+        verdict = Verdict.SKIPPED
+    else:
+        verdict = Verdict.RETRY if error.retry else Verdict.FAILED
+    return Outcome(
+        request, verdict, reason=error.reason, message=str(error)[:1000], retry_after_s=error.retry_after_s
+    )
