@@ -69,6 +69,16 @@ def test_reading_waits_out_its_time_while_redis_is_away() -> None:
     bus.close()
 
 
+def test_losing_the_server_makes_no_reader_spin(bus: RedisBus, own_redis: RedisServer) -> None:
+    """A reader whose server went away waits its time out at rest."""
+    list(bus.commands(0))
+    own_redis.kill()
+    began, worked = time.monotonic(), time.process_time()
+    assert list(bus.commands(0.6)) == []
+    assert time.monotonic() - began >= 0.6
+    assert time.process_time() - worked < 0.3
+
+
 def test_a_frozen_server_holds_a_sender_for_less_than_a_second(bus: RedisBus, own_redis: RedisServer) -> None:
     """The first send costs under a second, the next ones nothing; a new bus is held no longer."""
     bus.send(STOP)
