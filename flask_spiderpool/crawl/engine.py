@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 LEASE_LEAST = 64  #: requests of a lease
 LEASE_MOST = 400
+FRUITLESS_S = 0.25  #: pause after a lease that brought less than it asked for
+FRUITLESS_MOST_S = 4.0
 
 
 @dataclass(slots=True, eq=False)
@@ -79,6 +81,7 @@ class SliceRun:
         self._limit_reached = False
         self._holds_suspect_seat = False
         self._finished = 0
+        self._fruitless = 0
 
     def stop_soon(self) -> None:
         """End the slice as at the end of its time: the process is shutting down. On the loop only."""
@@ -218,10 +221,18 @@ class SliceRun:
             if lane.server is None:
                 lane.server = self._loop.create_task(self._serve(lane))
         if len(lease.requests) < n:
-            ripe_in_s = lease.next_ready_in_s
-            # Without a date look again each second: siblings and other tasks may give something back.
-            pause_s = 1.0 if ripe_in_s is None else max(ripe_in_s, 0.05)
-            self._dry_until = self._loop.time() + pause_s
+            self._dry_until = self._loop.time() + self._pause_s(lease)
+
+    def _pause_s(self, lease: Lease) -> float:
+        """Return how long another lease would find no more than this one did."""
+        ripe_in_s = lease.next_ready_in_s
+        if ripe_in_s is not None and ripe_in_s > 0.05:
+            self._fruitless = 0
+            return ripe_in_s
+        # What is ready belongs to hosts of which this slice holds all that it can send, or is a sibling's:
+        # look again now and then, less often each time.
+        self._fruitless = 0 if lease.requests else self._fruitless + 1
+        return min(FRUITLESS_S * 2.0**self._fruitless, FRUITLESS_MOST_S)
 
     # -- one host -----------------------------------------------------------------------------------
 
