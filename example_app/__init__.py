@@ -85,6 +85,8 @@ def _configure(app: Flask, config: Mapping[str, Any]) -> None:
         SESSION_COOKIE_SAMESITE="Lax",
         SQLALCHEMY_DATABASE_URI=None,
         DEMO_USERS=None,
+        DEMO_SPIDER="news",  # what `flask spiderpool demo` starts, and where on this site
+        DEMO_PATH="/news/",
         # The news site is served by this very app, mostly at a loopback address, which the pool refuses otherwise.
         SPIDERPOOL_ALLOW_ADDRESSES=[_address_of(spiders.NEWS_URL)],
     )
