@@ -224,7 +224,9 @@ def _translated(
     Cases, the more special first: the guard refused every address; name; certificate and handshake; time;
     connection not opened; closed before an answer; body cut short; not HTTP; wrong URL or header of ours.
     """
-    text = str(fault) or type(fault).__name__
+    # aiohttp's words span lines and repeat the URL; a reason is one line.
+    text = fault.message if isinstance(fault, aiohttp.ClientResponseError) else str(fault)
+    text = " ".join(text.split())[:300] or type(fault).__name__
     if flight.blocked is not None and not flight.opened:
         return flight.blocked
     for kinds, target in _TRANSLATIONS:

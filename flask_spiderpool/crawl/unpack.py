@@ -185,7 +185,10 @@ class _Zstd:
 
 
 class _Brotli:
-    """RFC 7932, by ``brotli`` 1.2 or later: before that it could not bound one step's output."""
+    """RFC 7932, by ``brotli`` 1.2 or later: before that it could not bound one step's output.
+
+    Its bound is a wish that it may overstep twofold.
+    """
 
     def __init__(self) -> None:
         self._inner = _brotli.Decompressor()
@@ -196,12 +199,12 @@ class _Brotli:
 
     def pieces(self, data: bytes) -> Iterator[bytes]:
         try:
-            piece = self._inner.process(data, output_buffer_limit=PIECE_BYTES)
+            piece = self._inner.process(data, output_buffer_limit=PIECE_BYTES // 4)
             while piece:
                 yield piece
                 if self._inner.is_finished():
                     return
-                piece = self._inner.process(b"", output_buffer_limit=PIECE_BYTES)
+                piece = self._inner.process(b"", output_buffer_limit=PIECE_BYTES // 4)
         except _brotli.error as fault:
             raise FetchError(Reason.ENCODING, f"not what its Content-Encoding says: {fault}") from None
 

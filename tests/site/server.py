@@ -81,7 +81,6 @@ class Site:
         self._failed: BaseException | None = None
         self._loop = asyncio.new_event_loop()
         self._port = port
-        self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="test-site", daemon=True)
         self._thread.start()
         self._ready.wait(10)
@@ -147,21 +146,18 @@ class Site:
         self._ready.set()
         await self._stopped.wait()
         server.close()
-        for task in self._tasks:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*left, return_exceptions=True)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
         self.connections += 1
         try:
             await self._converse(reader, writer, self.connections)
         except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass
         finally:
-            self._tasks.discard(task)
             writer.close()
 
     async def _converse(
