@@ -56,7 +56,9 @@ class Bookmark(HostBase):
 
     id: Mapped[int] = mapped_column(primary_key=True)
     user_id: Mapped[int] = mapped_column(sa.ForeignKey("user.id", ondelete="CASCADE"))
-    document_id: Mapped[int] = mapped_column(sa.ForeignKey(Document.__table__.c.id, ondelete="CASCADE"))
+    document_id: Mapped[int] = mapped_column(
+        sa.BigInteger, sa.ForeignKey(Document.__table__.c.id, ondelete="CASCADE")
+    )
     note: Mapped[str] = mapped_column(sa.String(500), default="")
     created_at: Mapped[datetime] = mapped_column(UtcDateTime, default=_now)
     user: Mapped[User] = relationship(back_populates="bookmarks")
