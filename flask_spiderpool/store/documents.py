@@ -167,7 +167,7 @@ def _write(tx: Tx, task_id: UUID, changed: list[tuple[int, Outcome]], now: float
     at = tx.moment(now)
     if tx.postgres:
         columns = {name: [row[name] for row in rows] for name in rows[0]}
-        page_ids = dict(tx.all(_INSERT, task=task_id, **columns))  # type: ignore[arg-type]
+        page_ids = dict(tx.all(_INSERT, task=task_id, **columns))
         tx.run(
             _CHANGE,
             at=at,

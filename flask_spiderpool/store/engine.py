@@ -12,6 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from flask_spiderpool.config import Settings
+from flask_spiderpool.errors import SetupError
 
 BUSY_S = 15.0  #: how long SQLite waits for another process's writer
 
@@ -43,8 +44,6 @@ def make_engine(url: str | sa.URL, settings: Settings, *, connections: int) -> s
         sa.event.listen(engine, "connect", _prepare_postgres(settings))
         return engine
     if url.get_backend_name() != "sqlite":
-        from flask_spiderpool.errors import SetupError
-
         raise SetupError(
             f"the pool's tables live in SQLite or PostgreSQL, not in {url.get_backend_name()}; "
             "set SPIDERPOOL_DATABASE_URL to sqlite:///file or postgresql+psycopg://..."

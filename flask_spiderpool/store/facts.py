@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from flask_spiderpool.config import Settings
+from flask_spiderpool.errors import Fenced
 from flask_spiderpool.store.sql import Statement, Tx, json_value
 
 _REMEMBERED = 4096
@@ -36,8 +37,6 @@ class FactsOf:
             return known
         row = tx.one(_SELECT, task=task_id)
         if row is None:
-            from flask_spiderpool.errors import Fenced
-
             raise Fenced("the task is gone")
         options: dict[str, Any] = json_value(row[1]) or {}
         facts = Facts(

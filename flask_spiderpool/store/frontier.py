@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from flask_spiderpool.config import Settings
 from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Renewal, Settled, Ticket
+from flask_spiderpool.errors import UnknownTask
 from flask_spiderpool.models import metadata
 from flask_spiderpool.store import dispatch, expire, fail, keep, leases, numbers, record, slots
 from flask_spiderpool.store import lease as leasing
@@ -186,7 +187,7 @@ class Store:
     def _judge_if_there(self, task_id: UUID) -> None:
         try:
             self.verdict(task_id)
-        except judging.UnknownTask:
+        except UnknownTask:
             log.info("a message named task %s, which is gone", task_id)
 
     def dispatch(self, limit: int) -> list[Message]:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeVar
 
-from flask_spiderpool.store.sql import Statement, Tx
+from flask_spiderpool.store.sql import Statement, Tx, json_text
 
 _REMEMBERED = 200_000  #: hosts a process remembers; about 30 MB
 
@@ -30,18 +29,13 @@ _KEYS = Statement(
 )
 _NOW = Statement("SELECT @now")
 
-T = TypeVar("T")
-Transact = Callable[[Callable[[Tx], T]], T]
-
 
 def find_ids(tx: Tx, keys: Iterable[str]) -> dict[str, int]:
     """Return the ids of the hosts that are known."""
-    from flask_spiderpool.store.sql import json_text
-
     wanted = sorted(set(keys))
     if not wanted:
         return {}
-    return dict(tx.all(_SELECT, keys=wanted if tx.postgres else json_text(wanted)))  # type: ignore[arg-type]
+    return dict(tx.all(_SELECT, keys=wanted if tx.postgres else json_text(wanted)))
 
 
 def make_ids(tx: Tx, keys: Iterable[str]) -> dict[str, int]:
@@ -87,7 +81,7 @@ class HostIds:
         missing = sorted(wanted - found.keys())
         if missing:
             rows = tx.all(_KEYS, ids=missing if tx.postgres else str(missing))
-            found.update({id_: key for id_, key in rows})
+            found.update(dict(rows))
             self._remember({key: id_ for id_, key in rows})
         return found
 

@@ -104,7 +104,9 @@ _STRANDED = Statement(
     """
 )
 _PRUNE = (
-    Statement("DELETE FROM spiderpool_bus_message WHERE at < @now - 300"),
+    Statement(
+        "DELETE FROM spiderpool_bus_message WHERE at < @now - 300 AND id < (SELECT max(id) FROM spiderpool_bus_message)"
+    ),
     Statement("DELETE FROM spiderpool_worker WHERE seen_at < @now - 3600"),
     Statement("DELETE FROM spiderpool_counter WHERE minute < CAST(@now AS BIGINT) / 60 - 43200"),
 )

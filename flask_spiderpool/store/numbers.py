@@ -101,7 +101,7 @@ def reconcile(tx: Tx, task_id: UUID) -> dict[str, Any]:
 
 def status_counts(tx: Tx) -> dict[str, int]:
     """Return how many tasks stand in each status that occurs."""
-    return dict(tx.all(_STATUSES))  # type: ignore[arg-type]
+    return dict(tx.all(_STATUSES))
 
 
 def pool_numbers(tx: Tx) -> dict[str, Any]:

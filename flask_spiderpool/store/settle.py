@@ -79,7 +79,7 @@ def settle(
     ``host_ids`` has the hosts of all links; they are written before, in a transaction of their own.
     """
     held = hold(tx, ticket)
-    attempts = dict(tx.all(_LEASED, task=ticket.task_id, slot=ticket.n, epoch=ticket.epoch))  # type: ignore[arg-type]
+    attempts = dict(tx.all(_LEASED, task=ticket.task_id, slot=ticket.n, epoch=ticket.epoch))
     mine = sorted(
         {outcome.request.id: outcome for outcome in outcomes if outcome.request.id in attempts}.values(),
         key=lambda outcome: outcome.request.id,
@@ -126,8 +126,8 @@ def write(tx: Tx, context: Context, batch: Batch) -> Settled:
     # Before the counters, since slots are locked before tasks; it waits for no lock (SKIP LOCKED).
     if new and facts.max_parallel > 1:
         slots.wake_siblings(tx, context, task_id, now)
-    row = tx.one(_COUNT, task=task_id, **counts)
-    return Settled(counts["discovered"], row[0] if row else "stop")
+    wanted = tx.one(_COUNT, task=task_id, **counts)
+    return Settled(counts["discovered"], wanted[0] if wanted else "stop")
 
 
 def _row(context: Context, facts: Facts, outcome: Outcome, attempts: int, now: float) -> dict[str, Any]:

@@ -10,8 +10,8 @@ from uuid import UUID
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.store.context import Context
 from flask_spiderpool.store.fence import hold
-from flask_spiderpool.store.leases import return_all
 from flask_spiderpool.store.history import write_history
+from flask_spiderpool.store.leases import return_all
 from flask_spiderpool.store.sql import Statement, Tx, json_value
 from flask_spiderpool.terms import ENDED, Desired, Status
 
@@ -147,7 +147,7 @@ def is_sliced(options: Mapping[str, Any]) -> bool:
 def _has_work(tx: Tx, ticket: Ticket, unsettled: int) -> bool:
     """Something is queued or waiting: what is not settled, less what all slots hold."""
     row = tx.one(_HELD_BY_ALL, task=ticket.task_id)
-    return unsettled > (row[0] if row else 0)
+    return unsettled > int(row[0] if row else 0)
 
 
 def hand_on(tx: Tx, context: Context, ticket: Ticket, next_in_s: float | None) -> None:

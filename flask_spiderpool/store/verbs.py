@@ -8,6 +8,7 @@ commit; the messages they return are published after the outermost commit, and n
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid4
 
@@ -253,6 +254,4 @@ def _at(tx: Tx) -> _At:
 
 
 def _datetime(at_s: float) -> Any:
-    from datetime import UTC, datetime
-
     return datetime.fromtimestamp(at_s, UTC)
