@@ -13,6 +13,7 @@ from uuid import UUID
 from sqlalchemy.orm import Session, scoped_session
 
 from flask_spiderpool.bus.base import CommandMessage
+from flask_spiderpool.control.border import translated
 from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
 from flask_spiderpool.control.seeds import begin
@@ -47,7 +48,8 @@ def start(
     """Begin a task of ``spider``; ``params`` are options of the spider, for this task alone.
 
     Raises :class:`~flask_spiderpool.errors.UnknownSpider` and
-    :class:`~flask_spiderpool.errors.InvalidParameter`, both before anything is written.
+    :class:`~flask_spiderpool.errors.InvalidParameter`, both before anything is written, and
+    :class:`~flask_spiderpool.errors.Unavailable` for a database that is away or busy; then roll back.
     """
     plain = _plain(session)
     found = parts.registry.get(spider)
@@ -55,20 +57,23 @@ def start(
     if named is not None:
         params["start_urls"] = list(named)
     options, seeds = begin(found, named, found.options.override(**params))
-    task, messages = verbs.create_task(
-        plain,
-        spider=found.name,
-        options=options.to_json(),
-        seeds=seeds,
-        queue=options.queue or parts.settings.queue,
-        priority=options.priority,
-        max_parallel=options.max_parallel,
-        max_pages=options.max_pages,
-        max_time_s=options.max_time_s,
-        owner=owner,
-        by=by,
-        note=_note(note),
-    )
+    note = _note(note)
+    with translated():
+        task, messages = verbs.create_task(
+            plain,
+            spider=found.name,
+            options=options.to_json(),
+            seeds=seeds,
+            queue=options.queue or parts.settings.queue,
+            priority=options.priority,
+            max_parallel=options.max_parallel,
+            max_pages=options.max_pages,
+            max_time_s=options.max_time_s,
+            owner=owner,
+            by=by,
+            note=note,
+            settings=parts.settings,
+        )
     _send_after_commit(plain, parts, messages)
     return task
 
@@ -89,7 +94,9 @@ def change(
     """
     plain = _plain(session)
     known = as_task_id(task_id)
-    task, effect, messages = verbs.change(plain, known, verb, by=by, note=_note(note))
+    note = _note(note)
+    with translated():
+        task, effect, messages = verbs.change(plain, known, verb, by=by, reason=note, settings=parts.settings)
     _tell_after_commit(plain, parts, verb, known, effect)
     _send_after_commit(plain, parts, messages)
     return task, effect
@@ -101,6 +108,7 @@ def retry(
     task_id: UUID | str,
     *,
     by: str | None = None,
+    note: str | None = None,
     max_pages: int | None = None,
 ) -> tuple[Task, Effect]:
     """Go on with an ended task: what failed is asked for again, what is queued goes on, the rest stays.
@@ -111,7 +119,11 @@ def retry(
         raise InvalidParameter("max_pages", "must be 1 or more")
     plain = _plain(session)
     known = as_task_id(task_id)
-    task, effect, messages = verbs.retry(plain, known, by=by, max_pages=max_pages)
+    note = _note(note)
+    with translated():
+        task, effect, messages = verbs.retry(
+            plain, known, by=by, max_pages=max_pages, reason=note, settings=parts.settings
+        )
     _tell_after_commit(plain, parts, Verb.RETRY, known, effect)
     _send_after_commit(plain, parts, messages)
     return task, effect

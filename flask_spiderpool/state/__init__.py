@@ -108,17 +108,18 @@ class PoolState:
         task_id: UUID | str,
         *,
         by: str | None = None,
+        note: str | None = None,
         max_pages: int | None = None,
         session: AnySession | None = None,
     ) -> Effect:
         """Go on with an ended task: failed requests are asked for again."""
         with self._joined(session) as joined:
-            return control.retry(joined, self, task_id, by=by, max_pages=max_pages)[1]
+            return control.retry(joined, self, task_id, by=by, note=note, max_pages=max_pages)[1]
 
     def task(self, task_id: UUID | str, *, session: AnySession | None = None) -> Task:
         """Return a task; raises :class:`~flask_spiderpool.errors.UnknownTask`."""
         known = control.as_task_id(task_id)
-        with self._joined(session) as joined:
+        with self._joined(session) as joined, control.translated():
             task = joined.get(Task, known)
             if task is None:
                 raise UnknownTask(f"no task has the id {known}")
@@ -142,7 +143,7 @@ class PoolState:
         if session is not None:
             yield session() if isinstance(session, scoped_session) else session
         elif self.database.is_hosts:
-            yield self.database.db.session()  # type: ignore[union-attr]
+            yield self.database.host_session()
         else:
             with self.session() as own:
                 yield own

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 import sqlalchemy as sa
@@ -26,6 +26,7 @@ class HostDatabase:
         self._app = app
         self._settings = settings
         self._bind_key = settings.bind_key
+        self._checked = False
 
     @property
     def is_hosts(self) -> bool:
@@ -58,24 +59,48 @@ class HostDatabase:
             return self._settings.database_url
         return self.engine().url.render_as_string(hide_password=False)
 
+    def host_session(self) -> Session:
+        """Return the host's ``db.session`` of the app context that is active."""
+        if self.db is None:
+            raise SetupError(_NO_DATABASE)
+        if not self._checked:
+            _check_driver(self.engine())
+            self._checked = True
+        session: Session = self.db.session()
+        return session
+
     @contextmanager
     def session(self, own_engine: sa.Engine | None) -> Iterator[Session]:
         """Yield the host's ``db.session`` (of the app context that is active), or one on ``own_engine``.
 
         Nothing is committed here; an exception rolls back.
         """
-        if own_engine is None:
-            if self.db is None:
-                raise SetupError(_NO_DATABASE)
-            session: Session = self.db.session()
-            try:
+        if own_engine is not None:
+            with Session(own_engine, expire_on_commit=False) as session:
                 yield session
-            except BaseException:
-                session.rollback()
-                raise
             return
-        with Session(own_engine, expire_on_commit=False) as session:
+        session = self.host_session()
+        try:
             yield session
+        except BaseException:
+            # On a connection that is broken the rollback fails too; what happened first is what counts.
+            with suppress(sa.exc.SQLAlchemyError):
+                session.rollback()
+            raise
+
+
+def _check_driver(engine: sa.Engine) -> None:
+    """The verbs speak to the driver itself, through the host's session."""
+    if engine.dialect.name == "postgresql" and engine.dialect.driver != "psycopg":
+        raise SetupError(
+            f"the pool needs psycopg 3 on PostgreSQL, and the host's database is opened with"
+            f" {engine.dialect.driver}: write SQLALCHEMY_DATABASE_URI as postgresql+psycopg://..."
+        )
+    if engine.dialect.name not in ("postgresql", "sqlite"):
+        raise SetupError(
+            f"the pool's tables live in PostgreSQL or SQLite, not in {engine.dialect.name}: name such a database"
+            " by SPIDERPOOL_DATABASE_URL"
+        )
 
 
 def is_memory(url: str) -> bool:

@@ -20,9 +20,11 @@ from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, Unauthorized
 
 from flask_spiderpool.errors import SetupError
+from flask_spiderpool.models import Token
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.store.tokens import find_token
 from flask_spiderpool.terms import Role
+from flask_spiderpool.web.transaction import transact
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -78,11 +80,14 @@ def _identify(state: PoolState) -> Caller:
 
 
 def _by_token(state: PoolState, secret: str) -> Caller:
-    with state.session() as session:
-        token = find_token(session, secret)
-        if token is None:
-            raise _unauthorized("the token is unknown, expired or revoked", error="invalid_token")
-        return Caller(f"token:{token.name}", Role(token.role))
+    found = transact(state, lambda session: _caller_of(find_token(session, secret)))
+    if found is None:
+        raise _unauthorized("the token is unknown, expired or revoked", error="invalid_token")
+    return found
+
+
+def _caller_of(token: Token | None) -> Caller | None:
+    return None if token is None else Caller(f"token:{token.name}"[:200], Role(token.role))
 
 
 def _by_rule(rule: Callable[[Any], Role | str | None]) -> Caller:

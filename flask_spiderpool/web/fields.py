@@ -37,14 +37,14 @@ class Flag(fields.Boolean):
         return value
 
 
-class OneOrMany(fields.List):
+class OneOrMany(fields.List[str]):
     """One text, or a list of them; always loaded as a list."""
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(fields.String(), **kwargs)
 
     def _deserialize(self, value: Any, *args: Any, **kwargs: Any) -> Any:
-        found: list[str] = super()._deserialize([value] if isinstance(value, str) else value, *args, **kwargs)
+        found = super()._deserialize([value] if isinstance(value, str) else value, *args, **kwargs)
         if not found:
             raise ValidationError("must name at least one")
         return found

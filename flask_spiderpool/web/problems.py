@@ -11,10 +11,10 @@ from http import HTTPStatus
 from typing import Any
 
 from flask import Blueprint, Response, json, request
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, ProgrammingError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import SQLAlchemyError
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
+from flask_spiderpool.control import translate
 from flask_spiderpool.errors import (
     InvalidParameter,
     RequestError,
@@ -67,8 +67,7 @@ def handle_problems(blueprint: Blueprint) -> None:
     blueprint.register_error_handler(RequestError, _request)
     blueprint.register_error_handler(Unavailable, _unavailable)
     blueprint.register_error_handler(SetupError, _setup)
-    for away in (OperationalError, InterfaceError, PoolTimeout, ProgrammingError):
-        blueprint.register_error_handler(away, _database)
+    blueprint.register_error_handler(SQLAlchemyError, _database)
 
 
 def unrouted(prefix: str) -> Response | None:
@@ -115,6 +114,7 @@ def _request(fault: RequestError) -> Response:
 
 
 def _unavailable(fault: Unavailable) -> Response:
+    _log.warning("%s", fault)
     return problem(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
@@ -123,28 +123,14 @@ def _setup(fault: SetupError) -> Response:
     return problem(HTTPStatus.SERVICE_UNAVAILABLE, str(fault))
 
 
-def _database(fault: Exception) -> Response:
-    """A database that is away passes; missing tables do not, and have a remedy; all else is our fault."""
-    if _lacks_tables(fault):
-        return problem(
-            HTTPStatus.SERVICE_UNAVAILABLE,
-            "the pool's tables are missing: run `flask spiderpool db upgrade`, or the host's own migrations",
-        )
-    if isinstance(fault, ProgrammingError):
-        raise fault
-    _log.warning("the database did not answer: %s", fault)
-    return problem(
-        HTTPStatus.SERVICE_UNAVAILABLE,
-        "the database cannot be reached just now",
-        headers={"Retry-After": str(RETRY_AFTER_S)},
-    )
-
-
-def _lacks_tables(fault: Exception) -> bool:
-    if not isinstance(fault, DBAPIError):
-        return False
-    sqlstate = getattr(fault.orig, "sqlstate", None)
-    return sqlstate == "42P01" or "no such table" in str(fault.orig)
+def _database(fault: SQLAlchemyError) -> Response:
+    """The host's own code may have met the database first, as when it looks up its user."""
+    known = translate(fault)
+    if isinstance(known, Unavailable):
+        return _unavailable(known)
+    if isinstance(known, SetupError):
+        return _setup(known)
+    raise fault
 
 
 def _field_errors(messages: Any) -> list[dict[str, str]]:

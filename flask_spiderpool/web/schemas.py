@@ -26,10 +26,11 @@ class Strict(Schema):
     def handle_error(self, error: ValidationError, data: Any, *, many: bool, **kwargs: Any) -> None:
         """Add "did you mean" to what marshmallow says of an unknown field."""
         if isinstance(error.messages, dict) and isinstance(data, Mapping):
+            known = [field.data_key or name for name, field in self.fields.items()]
             for name, texts in error.messages.items():
-                if name not in self.fields and texts == [self.error_messages["unknown"]]:
-                    near = difflib.get_close_matches(str(name), self.fields, n=1)
-                    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(self.fields)}"
+                if name not in known and texts == [self.error_messages["unknown"]]:
+                    near = difflib.get_close_matches(str(name), known, n=1)
+                    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
                     texts[:] = [f"Unknown field; {hint}"]
 
 
@@ -45,10 +46,19 @@ class StartArguments(Strict):
     allowed_domains = fields.List(
         fields.String(), metadata=_about("Hosts that belong to the task; default: those of the start URLs.")
     )
-    include = fields.List(
-        fields.String(), metadata=_about("Regular expressions; a URL must match one of them.")
+    # Schemas have attributes "include" and "exclude" of their own.
+    include_urls = fields.List(
+        fields.String(),
+        data_key="include",
+        attribute="include",
+        metadata=_about("Regular expressions; a URL must match one of them."),
     )
-    exclude = fields.List(fields.String(), metadata=_about("Regular expressions; a URL must match none."))
+    exclude_urls = fields.List(
+        fields.String(),
+        data_key="exclude",
+        attribute="exclude",
+        metadata=_about("Regular expressions; a URL must match none."),
+    )
     concurrency = Whole(metadata=_about("Requests under way at once in a slice."))
     concurrency_per_host = Whole(metadata=_about("Requests under way at once to one host."))
     max_parallel = Whole(metadata=_about("Slices of the task at once."))
@@ -174,6 +184,14 @@ class RequestCounts(Schema):
     leased = fields.Integer()
 
 
+class SlotCounts(Schema):
+    """Slots by state: waiting to be sent, called for, at work."""
+
+    due = fields.Integer()
+    sent = fields.Integer()
+    running = fields.Integer()
+
+
 class KeeperStatus(Schema):
     """The housekeeping loop of the workers."""
 
@@ -185,6 +203,7 @@ class PoolStatus(Schema):
 
     tasks = fields.Dict(keys=fields.String(), values=fields.Integer(), metadata=_about("By status."))
     requests = fields.Nested(RequestCounts)
+    slots = fields.Nested(SlotCounts)
     workers = fields.List(fields.Nested(WorkerStatus))
     threads = fields.Integer()
     slices = fields.Integer()

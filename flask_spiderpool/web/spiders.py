@@ -6,6 +6,7 @@ from typing import Any
 
 from flask import Blueprint as FlaskBlueprint
 from flask_smorest import Blueprint
+from sqlalchemy.orm import Session
 
 from flask_spiderpool import control
 from flask_spiderpool.models import Task
@@ -14,6 +15,7 @@ from flask_spiderpool.terms import Effect, Role, Verb
 from flask_spiderpool.web.access import caller, requires
 from flask_spiderpool.web.links import task_links
 from flask_spiderpool.web.schemas import Changed, RetryArguments, StartArguments, Started, VerbArguments
+from flask_spiderpool.web.transaction import transact
 
 NAME = "spiderpool_spider"
 
@@ -22,7 +24,7 @@ _RENAMED = {"target_url": "start_urls", "crawl_delay": "delay_s"}
 
 def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
     """Make the routes below ``/spider`` for one app."""
-    blueprint = Blueprint(NAME, __name__, description="Start and steer tasks")
+    blueprint: Any = Blueprint(NAME, __name__, description="Start and steer tasks")
 
     @blueprint.post("/start")
     @requires(Role.OPERATOR)
@@ -35,16 +37,18 @@ def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
         """
         name = arguments.pop("spider_name")
         params = {_RENAMED.get(key, key): value for key, value in arguments.items()}
-        with state.session() as session:
-            who = caller().name
+        who = caller().name
+
+        def begin(session: Session) -> dict[str, Any]:
             task = control.start(session, state, name, by=who, owner=who, **params)
-            answer = {
+            return {
                 "task_id": task.id,
                 "spider_name": task.spider,
                 "status": task.status,
                 "links": task_links(task.id),
             }
-            session.commit()
+
+        answer = transact(state, begin)
         return answer, 202, {"Location": answer["links"]["status"]}
 
     _add_verb(blueprint, state, Verb.PAUSE, "Pause a task: what was started finishes, nothing more starts")
@@ -59,20 +63,23 @@ def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
     @blueprint.alt_response(409, "CONFLICT")
     def retry(arguments: dict[str, Any]) -> tuple[dict[str, Any], int]:
         """Go on with an ended task: failed requests are asked for again"""
-        with state.session() as session:
+        who = caller().name
+
+        def change(session: Session) -> tuple[dict[str, Any], int]:
             task, effect = control.retry(
                 session,
                 state,
                 arguments["task_id"],
-                by=caller().name,
+                by=who,
                 note=arguments.get("reason"),
                 max_pages=arguments.get("max_pages"),
             )
-            answer = _changed(task, Verb.RETRY, effect)
-            session.commit()
-        return answer, _status(effect)
+            return _changed(task, Verb.RETRY, effect)
 
-    return blueprint
+        return transact(state, change)
+
+    made: FlaskBlueprint = blueprint
+    return made
 
 
 def _add_verb(blueprint: Blueprint, state: PoolState, verb: Verb, summary: str) -> None:
@@ -83,25 +90,22 @@ def _add_verb(blueprint: Blueprint, state: PoolState, verb: Verb, summary: str) 
     @blueprint.alt_response(404, "NOT_FOUND")
     @blueprint.alt_response(409, "CONFLICT")
     @blueprint.doc(summary=summary)
-    def change(arguments: dict[str, Any]) -> tuple[dict[str, Any], int]:
-        with state.session() as session:
+    def view(arguments: dict[str, Any]) -> tuple[dict[str, Any], int]:
+        who = caller().name
+
+        def change(session: Session) -> tuple[dict[str, Any], int]:
             task, effect = control.change(
-                session,
-                state,
-                verb,
-                arguments["task_id"],
-                by=caller().name,
-                note=arguments.get("reason"),
+                session, state, verb, arguments["task_id"], by=who, note=arguments.get("reason")
             )
-            answer = _changed(task, verb, effect)
-            session.commit()
-        return answer, _status(effect)
+            return _changed(task, verb, effect)
 
-    blueprint.add_url_rule(f"/{verb}", verb.value, change, methods=["POST"])
+        return transact(state, change)
+
+    blueprint.add_url_rule(f"/{verb}", verb.value, view, methods=["POST"])
 
 
-def _changed(task: Task, verb: Verb, effect: Effect) -> dict[str, Any]:
-    return {
+def _changed(task: Task, verb: Verb, effect: Effect) -> tuple[dict[str, Any], int]:
+    answer = {
         "task_id": task.id,
         "verb": verb.value,
         "effect": effect.value,
@@ -109,7 +113,4 @@ def _changed(task: Task, verb: Verb, effect: Effect) -> dict[str, Any]:
         "desired": task.desired,
         "links": task_links(task.id),
     }
-
-
-def _status(effect: Effect) -> int:
-    return 202 if effect is Effect.ACCEPTED else 200
+    return answer, 202 if effect is Effect.ACCEPTED else 200

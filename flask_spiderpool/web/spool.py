@@ -7,29 +7,45 @@ from uuid import UUID
 
 import sqlalchemy as sa
 from flask import Blueprint as FlaskBlueprint
+from flask import Response, jsonify
 from flask_smorest import Blueprint
-from sqlalchemy.orm import Session
 
-from flask_spiderpool.errors import UnknownTask
-from flask_spiderpool.models import Keeper, Slot, Task
+from flask_spiderpool.control import translated
+from flask_spiderpool.models import Task
 from flask_spiderpool.pulse.base import Pulse, WorkerPulse
 from flask_spiderpool.state import PoolState
-from flask_spiderpool.store.clock import POSTGRES_NOW, SQLITE_NOW
+from flask_spiderpool.store import Store
 from flask_spiderpool.terms import Role, Status
 from flask_spiderpool.web.access import requires
 from flask_spiderpool.web.links import task_links
 from flask_spiderpool.web.schemas import PoolStatus, StatusArguments, TaskStatus
+from flask_spiderpool.web.transaction import transact
 
 NAME = "spiderpool_spool"
 ALIVE_S = 15.0  #: a worker beats every 3 s
-SETTLING = (Status.PAUSING.value, Status.STOPPING.value)
-#: Tasks on their way to a halt that one call brings to a verdict; the keeper does the rest.
-MAX_VERDICTS = 50
+#: On their way to a halt: what they are is said anew, so that the answer is true with no worker alive.
+SETTLING = (Status.PAUSING, Status.STOPPING)
+MAX_VERDICTS = 50  #: in one call; the keeper does the rest
+
+_NUMBERS = (
+    "discovered",
+    "queued",
+    "leased",
+    "done",
+    "failed",
+    "skipped",
+    "retries",
+    "pages",
+    "unchanged",
+    "items",
+    "wire_bytes",
+)
+_NEVER_STORED = {"Cache-Control": "no-store"}
 
 
 def make_spool_blueprint(state: PoolState) -> FlaskBlueprint:
     """Make the routes below ``/spool`` for one app."""
-    blueprint = Blueprint(NAME, __name__, description="How the pool is")
+    blueprint: Any = Blueprint(NAME, __name__, description="How the pool is")
 
     @blueprint.get("/status")
     @requires(Role.VIEWER)
@@ -38,102 +54,74 @@ def make_spool_blueprint(state: PoolState) -> FlaskBlueprint:
     @blueprint.alt_response(200, schema=TaskStatus, success=True, description="With task_id: that task")
     @blueprint.alt_response(404, "NOT_FOUND")
     def status(arguments: dict[str, Any]) -> Any:
-        """Workers, tasks by status, throughput; or one task with its numbers
-
-        Tasks that are pausing or stopping are brought to their verdict first, so that the answer is true
-        even when no worker is alive.
-        """
+        """Workers, tasks by status, throughput; or one task with its numbers"""
         task_id = arguments.get("task_id")
-        if task_id is not None:
-            return TaskStatus().dump(_task_status(state, task_id)), 200, {"Cache-Control": "no-store"}
-        _say_verdicts(state)
-        with state.session() as session:
-            answer = pool_status(session, state.pulse())
-        return answer, 200, {"Cache-Control": "no-store"}
+        if task_id is None:
+            _say_verdicts(state)
+            with translated():
+                answer = pool_status(state.store(), state.pulse())
+            return answer, 200, _NEVER_STORED
+        if task_status(state, task_id)["status"] in SETTLING:
+            with translated():
+                state.store().verdict(task_id)
+        return _dumped(task_status(state, task_id)), 200, _NEVER_STORED
 
-    return blueprint
-
-
-def _task_status(state: PoolState, task_id: UUID) -> dict[str, Any]:
-    with state.session() as session:
-        found = session.execute(sa.select(Task.status).where(Task.id == task_id)).scalar_one_or_none()
-        # Ends the transaction: the verdict is written on the store's own connection.
-        session.rollback()
-    if found is None:
-        raise UnknownTask(f"no task has the id {task_id}")
-    if found in SETTLING:
-        state.store().verdict(task_id)
-    with state.session() as session:
-        task = session.get(Task, task_id, populate_existing=True)
-        if task is None:
-            raise UnknownTask(f"no task has the id {task_id}")
-        leased = session.scalar(
-            sa.select(sa.func.coalesce(sa.func.sum(Slot.leased), 0)).where(Slot.task_id == task_id)
-        )
-        return _numbers(task, int(leased or 0))
+    made: FlaskBlueprint = blueprint
+    return made
 
 
-def _numbers(task: Task, leased: int) -> dict[str, Any]:
+def _dumped(task: dict[str, Any]) -> Response:
+    return jsonify(TaskStatus().dump(task))
+
+
+def _say_verdicts(state: PoolState) -> None:
+    waiting = transact(
+        state,
+        lambda session: session.scalars(
+            sa.select(Task.id).where(Task.status.in_(SETTLING)).limit(MAX_VERDICTS)
+        ).all(),
+    )
+    with translated():
+        for task_id in waiting:
+            state.store().verdict(task_id)
+
+
+def task_status(state: PoolState, task_id: UUID) -> dict[str, Any]:
+    """Return one task and its numbers; raises :class:`~flask_spiderpool.errors.UnknownTask`."""
+    with translated():
+        numbers = state.store().numbers(task_id)
     return {
-        "task_id": task.id,
+        "task_id": task_id,
+        **{name: numbers[name] for name in ("status", "desired", "end_reason", "max_pages")},
+        **transact(state, lambda session: _described(state.task(task_id, session=session))),
+        "numbers": {name: numbers[name] for name in _NUMBERS},
+        "links": task_links(task_id),
+    }
+
+
+def _described(task: Task) -> dict[str, Any]:
+    return {
         "spider_name": task.spider,
-        "status": task.status,
-        "desired": task.desired,
-        "end_reason": task.end_reason,
-        "numbers": {
-            "discovered": task.discovered,
-            "queued": task.discovered - task.done - task.failed - task.skipped - leased,
-            "leased": leased,
-            "done": task.done,
-            "failed": task.failed,
-            "skipped": task.skipped,
-            "retries": task.retries,
-            "pages": task.pages,
-            "unchanged": task.unchanged,
-            "items": task.items,
-            "wire_bytes": task.wire_bytes,
-        },
-        "max_pages": task.max_pages,
         "created_by": task.created_by,
         "created_at": task.created_at,
         "started_at": task.started_at,
         "ended_at": task.ended_at,
-        "links": task_links(task.id),
     }
 
 
-def _say_verdicts(state: PoolState) -> None:
-    """Say ``paused`` and ``stopped`` where they have become true."""
-    with state.session() as session:
-        waiting = session.scalars(
-            sa.select(Task.id).where(Task.status.in_(SETTLING)).limit(MAX_VERDICTS)
-        ).all()
-        session.rollback()
-    for task_id in waiting:
-        state.store().verdict(task_id)
-
-
-def pool_status(session: Session, pulse: Pulse) -> dict[str, Any]:
+def pool_status(store: Store, pulse: Pulse) -> dict[str, Any]:
     """Return the numbers of the whole pool. Costs a grouped count of the tasks and the beats of the workers."""
-    counted = session.execute(sa.select(Task.status, sa.func.count()).group_by(Task.status))
-    tasks = dict.fromkeys((status.value for status in Status), 0)
-    tasks.update(dict(counted.tuples().all()))
-    leased = session.scalar(sa.select(sa.func.coalesce(sa.func.sum(Slot.leased), 0)).where(Slot.leased > 0))
-    unsettled = session.scalar(
-        sa.select(
-            sa.func.coalesce(sa.func.sum(Task.discovered - Task.done - Task.failed - Task.skipped), 0)
-        ).where(
-            Task.status.in_([Status.PENDING, Status.RUNNING, Status.PAUSING, Status.PAUSED, Status.STOPPING])
-        )
-    )
+    numbers = store.pool_numbers()
     workers = pulse.workers(ALIVE_S)
+    age_s = numbers["keeper_age_s"]
     return {
-        "tasks": tasks,
-        "requests": {"queued": int(unsettled or 0) - int(leased or 0), "leased": int(leased or 0)},
+        "tasks": {**dict.fromkeys(map(str, Status), 0), **store.status_counts()},
+        "requests": {"queued": numbers["queued"], "leased": numbers["leased"]},
+        "slots": {name: numbers[f"slots_{name}"] for name in ("due", "sent", "running")},
         "workers": [_worker(worker) for worker in workers],
         "threads": sum(worker.threads for worker in workers),
         "slices": sum(worker.slices for worker in workers),
-        "keeper": {"last_pass_age_s": _keeper_age_s(session)},
+        "keeper": {"last_pass_age_s": None if age_s is None else round(max(0.0, age_s), 3)},
         **_throughput(pulse),
     }
 
@@ -149,23 +137,11 @@ def _worker(worker: WorkerPulse) -> dict[str, Any]:
 
 
 def _throughput(pulse: Pulse) -> dict[str, Any]:
-    """Return pages a minute, from the minute that is over and the one under way, and the share of failures."""
-    totals = pulse.totals(2)
-    begun = pulse.totals(1)
-    pages = totals.get("done", 0)
-    failed = totals.get("failed", 0)
-    settled = pages + failed
+    """Return pages of the minute that is over and of the one under way, and the share of failures in both."""
+    both, begun = pulse.totals(2), pulse.totals(1)
+    pages, failed = both.get("done", 0), both.get("failed", 0)
     return {
         "pages_last_minute": pages - begun.get("done", 0),
         "pages_this_minute": begun.get("done", 0),
-        "failure_rate": round(failed / settled, 4) if settled else 0.0,
+        "failure_rate": round(failed / (pages + failed), 4) if pages + failed else 0.0,
     }
-
-
-def _keeper_age_s(session: Session) -> float | None:
-    """Return the seconds since the keeper's last pass, by the store's clock; None before the first."""
-    now = POSTGRES_NOW if session.get_bind(mapper=Keeper).dialect.name == "postgresql" else SQLITE_NOW
-    age_s = session.scalar(
-        sa.select(sa.literal_column(now, sa.Double) - Keeper.passed_at).where(Keeper.id == 1)
-    )
-    return None if age_s is None else round(max(0.0, age_s), 3)
