@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 
 import psutil
 import pytest
@@ -73,14 +73,17 @@ def _pop_app_contexts() -> int:
     return popped
 
 
-@pytest.fixture(scope="session", autouse=True)
-def no_process_left() -> Iterator[None]:
-    """Fail the session if a process that a test started still lives at its end."""
-    yield
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Fail the session if a process that a test started outlives the last fixture."""
     left = [child for child in psutil.Process().children(recursive=True) if _is_ours(child)]
     for child in left:
         child.kill()
-    assert not left, f"left running: {left}"
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is not None:
+            reporter.write_line(f"\nFAILED: processes were left running: {left}", red=True)
 
 
 def _is_ours(process: psutil.Process) -> bool:
