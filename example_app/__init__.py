@@ -42,9 +42,10 @@ def create_app(config: Mapping[str, Any] | None = None) -> Flask:
     """Make the app.
 
     Settings, later wins: the defaults below, ``FLASK_*`` of the environment (``FLASK_SQLALCHEMY_DATABASE_URI``),
-    ``SPIDERPOOL_*`` of the environment, ``config``.
+    ``SPIDERPOOL_*`` of the environment, ``config``. ``FLASK_INSTANCE_PATH`` moves the instance folder, in which
+    database, broker and limiter stand while no server is named; it must be absolute.
     """
-    app = Flask(__name__)
+    app = Flask(__name__, instance_path=os.environ.get("FLASK_INSTANCE_PATH"))
     _configure(app, config or {})
     db.init_app(app)
     login_manager.init_app(app)
