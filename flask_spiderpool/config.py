@@ -187,7 +187,7 @@ class Settings:
     max_unpacked_bytes: int = _setting(64 * _MIB, _number(int, 1024, 2**31), "Body bytes after unpacking.")
     max_depth: int = _setting(10, _number(int, 0, 100_000), "Default depth of a task.")
     max_pages: int = _setting(10_000, _number(int, 1, 10**12), "Default page limit of a task.")
-    max_url_length: int = _setting(2048, _number(int, 100, 65_536), "Characters of a URL.")
+    max_url_length: int = _setting(2048, _number(int, 100, 2048), "Characters of a URL.")
     attempts: int = _setting(3, _number(int, 1, 50), "Attempts of a request.")
     backoff_s: float = _setting(
         2.0, _number(float, 0, 3600), "First pause before another attempt; doubled each time, +- 50 %."

@@ -13,10 +13,12 @@ from uuid import UUID
 from sqlalchemy.orm import Session, scoped_session
 
 from flask_spiderpool.bus.base import CommandMessage
+from flask_spiderpool.config import Settings
 from flask_spiderpool.control.border import translated
 from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
 from flask_spiderpool.control.seeds import begin
+from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.store import Message, verbs
@@ -56,7 +58,7 @@ def start(
     named = [start_urls] if isinstance(start_urls, str) else start_urls
     if named is not None:
         params["start_urls"] = list(named)
-    options, seeds = begin(found, named, found.options.override(**params))
+    options, seeds = begin(found, named, _limited(found.options.override(**params), parts.settings))
     note = _note(note)
     with translated():
         task, messages = verbs.create_task(
@@ -137,6 +139,14 @@ def as_task_id(value: UUID | str) -> UUID:
         return UUID(value)
     except (ValueError, AttributeError, TypeError):
         raise InvalidParameter("task_id", f"{value!r:.60} is not a UUID") from None
+
+
+def _limited(options: SpiderOptions, settings: Settings) -> SpiderOptions:
+    """Return ``options`` with the pool's limits where none is set: every worker then sees the same ones."""
+    defaults = {"max_depth": settings.max_depth, "max_pages": settings.max_pages}
+    return options.override(
+        **{name: value for name, value in defaults.items() if getattr(options, name) is None}
+    )
 
 
 def _plain(session: AnySession) -> Session:

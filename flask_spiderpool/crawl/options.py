@@ -49,8 +49,8 @@ class SpiderOptions:
     #: Regular expressions searched in the URL: one of ``include`` must match, none of ``exclude`` may.
     include: tuple[str, ...] = _option((), checks.patterns("include"))
     exclude: tuple[str, ...] = _option((), checks.patterns("exclude"))
-    max_depth: int = _option(10, checks.whole(0, 100_000))  #: links from a start URL
-    max_pages: int = _option(10_000, checks.whole(1, 10**12))  #: documents fetched
+    max_depth: int | None = _option(None, checks.whole(0, 100_000, none=True))  #: links; the pool's is 10
+    max_pages: int | None = _option(None, checks.whole(1, 10**12, none=True))  #: the pool's is 10,000
     max_time_s: float | None = _option(None, checks.number(1, 10**9, none=True))
     #: Seconds between two requests to one host; robots.txt may ask for more. ``None``: the pool's, 1 s.
     delay_s: float | None = _option(None, checks.number(0, 3600, none=True), tightens=max)

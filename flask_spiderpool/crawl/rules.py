@@ -53,7 +53,7 @@ class TaskRules:
             respect_nofollow=options.respect_nofollow,
             follow=options.follows(spider.has_parse),
             extract=options.extracts(spider.has_parse),
-            max_depth=options.max_depth,
+            max_depth=_or(options.max_depth, settings.max_depth),
             request_timeout_s=_or(options.request_timeout_s, settings.request_timeout_s),
             limits=FetchLimits(
                 # A limit of safety: the pool's holds for every task.
