@@ -21,7 +21,7 @@ class MemoryLimiter:
     and the constructor raises :class:`~flask_spiderpool.errors.SetupError` if another process has it. In a
     forked child the limiter begins anew: empty, newly born, and asking for the lock again.
 
-    A call costs about 2 us. Full buckets are forgotten, so memory grows with the hosts asked lately only.
+    A call costs about 5 us. Full buckets are forgotten, so memory grows with the hosts asked lately only.
     """
 
     def __init__(

@@ -27,9 +27,10 @@ _OWED_BLOCKS = 10_000
 class RedisLimiter:
     """Token buckets in Redis, shared by every process of the pool.
 
-    One script call, about 0.1 ms, a grant; batch ``n`` where you can. Waits at most ``timeout_s`` each for
-    the connection and the answer; after a failure nobody asks for 0.5 to 5 s and all get ``Grant(0, wait_s)``. A
-    block that could not be written is kept and written before the next grant of its key.
+    One script call a grant, about 0.2 ms of CPU here and 65 us there; batch ``n`` where you can. Waits at
+    most ``timeout_s`` each for the connection and the answer; after a failure nobody asks for 0.5 to 5 s
+    and all get ``Grant(0, wait_s)``. A block that could not be written is kept and written before the next
+    grant of its key.
 
     ``clock`` (seconds, never going back) times the failures. ``now`` replaces the server's time; for tests.
     """
