@@ -1,8 +1,9 @@
 """Fixtures that give tests real servers; started at first use, ended with the session.
 
 ``SPIDERPOOL_TEST_PG`` and ``SPIDERPOOL_TEST_REDIS`` name servers to use instead of our own, as
-``postgresql+psycopg://user:password@host:port/postgres`` and ``redis://host:port``. The ``own_*`` servers
-are always ours, since their tests kill them.
+``postgresql+psycopg://user:password@host:port/postgres`` and ``redis://host:port/db``; the tests make and
+drop databases ``test_*`` of the first, and FLUSH that database of the second. The ``own_*`` servers are
+always ours, since their tests kill them.
 """
 
 from __future__ import annotations
@@ -111,9 +112,8 @@ def redis_url(request: pytest.FixtureRequest) -> str:
     else:
         server: RedisServer = request.getfixturevalue("redis_server")
         url = server.url_of(next(_redis_databases))
-        client = Redis.from_url(url)
+    with Redis.from_url(url) as client:
         client.flushdb()
-        client.close()
     return url
 
 
