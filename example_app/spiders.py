@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urljoin
 
 from example_app.extensions import pool
-from flask_spiderpool import Spider
-
-if TYPE_CHECKING:
-    from flask_spiderpool.crawl.page import Page
+from flask_spiderpool import Page, Spider
 
 NEWS_URL = os.environ.get("FLASK_NEWS_URL", "http://127.0.0.1:5000/news/")
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import pytest
 
+import flask_spiderpool
 from flask_spiderpool import errors, models, terms
 from flask_spiderpool.bus.base import Bus
 from flask_spiderpool.cli.group import COMMANDS, spiderpool
@@ -181,6 +182,12 @@ def _plain_rule(rule: str) -> str:
     return re.sub(r"<(?:[^:>]+:)?([^>]+)>", r"<\1>", rule)
 
 
+def test_every_public_name_stands_there() -> None:
+    """What can be imported from the package itself is named where the extension is explained."""
+    missing = [name for name in flask_spiderpool.__all__ if f"`{name}`" not in _section("SpiderPool")]
+    assert not missing
+
+
 def test_every_route_stands_there() -> None:
     """The table has exactly the routes that the pool registers, methods in."""
     from example_app import create_app
@@ -230,6 +237,11 @@ def test_the_readme_names_the_demos_users_and_pages() -> None:
     assert {name: f"{name}-lantern" for name in DEMO_USERS} == DEMO_USERS
     assert all(f"`{name}`" in README for name in DEMO_USERS)
     assert f"{len(ALL_PAGES)} pages" in README
+
+
+def test_the_readme_has_no_gap_left() -> None:
+    """Every output that the README shows is there: no comment but the marker of the test command."""
+    assert re.findall(r"<!--(.*?)-->", README) == [" test-command "]
 
 
 def test_no_setting_lacks_a_default() -> None:
