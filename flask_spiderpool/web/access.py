@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from flask import current_app, g, request
-from werkzeug.datastructures import WWWAuthenticate
 from werkzeug.exceptions import Forbidden, Unauthorized
 
 from flask_spiderpool.errors import SetupError
@@ -24,6 +23,7 @@ from flask_spiderpool.models import Token
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.store.tokens import find_token
 from flask_spiderpool.terms import Role
+from flask_spiderpool.web.problems import problem
 from flask_spiderpool.web.transaction import transact
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -143,6 +143,7 @@ def _check_origin() -> None:
         )
 
 
-def _unauthorized(detail: str, **parameters: str) -> Unauthorized:
-    challenge = WWWAuthenticate("bearer", {"realm": "spiderpool", **parameters})
-    return Unauthorized(detail, www_authenticate=challenge)
+def _unauthorized(detail: str, *, error: str | None = None) -> Unauthorized:
+    """Say how to be known (RFC 6750, section 3; the realm is a quoted string by RFC 9110, 11.6.1)."""
+    challenge = 'Bearer realm="spiderpool"' + (f', error="{error}"' if error else "")
+    return Unauthorized(response=problem(401, detail, headers={"WWW-Authenticate": challenge}))

@@ -21,6 +21,8 @@ def check_body(max_bytes: int) -> Response | None:
         data = request.get_json()
     except RecursionError:
         raise BadRequest("the body is nested too deeply") from None
+    except BadRequest as fault:
+        raise BadRequest(f"the body is not JSON: {_first_cause(fault)}") from None
     bad = _bad_text(data)
     if bad is None:
         return None
@@ -28,18 +30,30 @@ def check_body(max_bytes: int) -> Response | None:
     return problem(422, f"{bad}: {detail}", errors=[{"field": bad, "detail": detail}])
 
 
+def _first_cause(fault: BaseException) -> BaseException:
+    """Return what the parser itself said, below what Flask and Werkzeug have put on it."""
+    while (below := fault.__cause__ or fault.__context__) is not None:
+        fault = below
+    return fault
+
+
 def _limit(max_bytes: int) -> None:
     """Bound what will be read. A host's own, smaller limit stays."""
     length = request.content_length
     own = request.max_content_length
     limit = max_bytes if own is None else min(own, max_bytes)
-    if length is not None and length > limit:
-        raise RequestEntityTooLarge(f"the body is larger than {limit} bytes")
+    too_large = RequestEntityTooLarge(f"the body is larger than {limit} bytes")
+    if length is not None:
+        if length > limit:
+            raise too_large
+        return
     try:
-        request.max_content_length = limit
+        # Werkzeug cuts a body without a length off at the limit and says nothing: let it read one more byte.
+        request.max_content_length = limit + 1
     except AttributeError:  # before Flask 3.1 it is read from the app's configuration only
-        if length is None:
-            raise LengthRequired("send the body with a Content-Length") from None
+        raise LengthRequired("send the body with a Content-Length") from None
+    if len(request.get_data()) > limit:
+        raise too_large
 
 
 def _bad_text(data: Any) -> str | None:

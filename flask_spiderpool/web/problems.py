@@ -6,6 +6,7 @@ Handlers sit on the pool's own blueprints, so a host's error pages stay its own.
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -39,6 +40,7 @@ _STATUS: dict[type[RequestError], HTTPStatus] = {
 
 #: Names that control and the spiders' options have for what the REST API calls otherwise.
 _FIELDS = {"start_urls": "target_url", "delay_s": "crawl_delay", "note": "reason"}
+_RENAMED = re.compile(rf"; ({'|'.join(_FIELDS)}): ")
 
 
 def problem(
@@ -109,7 +111,7 @@ def _request(fault: RequestError) -> Response:
     if field is None:
         return problem(status, str(fault))
     field = _FIELDS.get(field, field)
-    detail = getattr(fault, "detail", str(fault))
+    detail = _RENAMED.sub(lambda found: f"; {_FIELDS[found[1]]}: ", getattr(fault, "detail", str(fault)))
     return problem(status, f"{field}: {detail}", errors=[{"field": field, "detail": detail}])
 
 
