@@ -79,19 +79,19 @@ def dispatch(tx: Tx, settings: Settings, limit: int) -> list[Message]:
     free = min(limit, room(tx, settings))
     if free <= 0:
         return []
-    messages = []
+    ranked: list[tuple[int, Message]] = []
     served: dict[str, float] = {}
     # Sorted, because slots are locked in one order everywhere.
-    rows = sorted(tx.all(_NEXT, room=free), key=lambda row: (str(row[0]), row[1]))
-    for task, n, spider, priority, queue, share, before in rows:
+    rows = sorted(enumerate(tx.all(_NEXT, room=free)), key=lambda row: (str(row[1][0]), row[1][1]))
+    for rank, (task, n, spider, priority, queue, share, before) in rows:
         sent: Any = tx.one(_SEND, task=task_uuid(task), n=n, resend_s=settings.resend_s)
         if sent is None:
             continue
-        messages.append(Message(Ticket(task_uuid(task), n, sent[0]), queue, priority))
+        ranked.append((rank, Message(Ticket(task_uuid(task), n, sent[0]), queue, priority)))
         served[spider] = served.get(spider, before) + share
     if served:
         row = tx.one(_NOW)
         at = tx.moment(row[0] if row else 0.0)
         for name in sorted(served):
             tx.run(_SERVE, name=name, served=served[name], at=at)
-    return sorted(messages, key=lambda message: message.priority)
+    return [message for _, message in sorted(ranked)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 from uuid import UUID
 
 from flask_spiderpool.crawl.request import Ticket
@@ -60,8 +61,8 @@ def return_all(tx: Tx, task_id: UUID, n: int, now: float) -> int:
     return len(rows)
 
 
-def _requeue(tx: Tx, task_id: UUID, rows: list[tuple[int]] | list[tuple[object, ...]], now: float) -> None:
+def _requeue(tx: Tx, task_id: UUID, rows: list[tuple[Any, ...]], now: float) -> None:
     counts: dict[int, int] = {}
     for (host,) in rows:
-        counts[host] = counts.get(host, 0) + 1  # type: ignore[index,call-overload]
+        counts[host] = counts.get(host, 0) + 1
     lanes.add(tx, task_id, counts, now)

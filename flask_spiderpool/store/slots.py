@@ -141,7 +141,7 @@ def claim(tx: Tx, context: Context, ticket: Ticket, worker: str) -> Claim | None
 
 def is_sliced(options: Mapping[str, Any]) -> bool:
     """Tell whether a task is worked off in slices; a runner of another kind finds its requests as it goes."""
-    return options.get("runner", "slice") == "slice"
+    return bool(options.get("runner", "slice") == "slice")
 
 
 def _has_work(tx: Tx, ticket: Ticket, unsettled: int) -> bool:

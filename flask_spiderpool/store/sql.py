@@ -72,6 +72,11 @@ class Tx:
         else:
             self._cursor.executemany(statement.sqlite, rows)
 
+    def many_tuples(self, statement: Statement, rows: list[tuple[Any, ...]]) -> int:
+        """Run a statement with ``?`` parameters (SQLite only) for each row; return how many rows it changed."""
+        count: int = self._cursor.executemany(statement.sqlite, rows).rowcount
+        return max(0, count)
+
     def key(self, task_id: UUID) -> Any:
         """Return a task id as this database's driver takes it (for rows given to :meth:`many`)."""
         return task_id if self.postgres else task_id.hex

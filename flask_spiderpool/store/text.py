@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
+_CONTROL = re.compile("[\x01-\x1f\x7f]")
 
 
 def clean(text: str) -> str:
@@ -13,9 +14,24 @@ def clean(text: str) -> str:
     return _UNSTORABLE.sub("\ufffd", text) if _UNSTORABLE.search(text) else text
 
 
+def clean_url(url: str) -> str:
+    """The same for a URL; control characters, which no URL holds, are percent-encoded."""
+    if url.isprintable():
+        return url
+    url = clean(url)
+    return _CONTROL.sub(lambda found: f"%{ord(found[0]):02X}", url) if _CONTROL.search(url) else url
+
+
 def clean_or_none(text: str | None, length: int | None = None) -> str | None:
     """The same for a nullable column, cut to ``length`` characters."""
     return None if text is None else clean(text if length is None else text[:length])
+
+
+def sixteen(key: bytes) -> bytes:
+    """Return a fingerprint or hash, which has 16 bytes; else raise ``ValueError``."""
+    if len(key) != 16:
+        raise ValueError(f"a fingerprint has 16 bytes, not {len(key)}")
+    return key
 
 
 def clean_json(value: Any) -> Any:
