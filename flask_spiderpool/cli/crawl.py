@@ -9,7 +9,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
@@ -21,10 +21,11 @@ from flask_spiderpool.cli.crawl_file import TEMPORARY, CrawlFile, closing
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
 from flask_spiderpool.cli.progress import CrawlProgress, describe
 from flask_spiderpool.cli.rows import JsonLines, RowWriter, writer_for
+from flask_spiderpool.config import settings_from
 from flask_spiderpool.errors import ConfigError, InvalidParameter
 from flask_spiderpool.tasks.pump import work_through
 from flask_spiderpool.tasks.runtime import Runtime
-from flask_spiderpool.terms import Status
+from flask_spiderpool.terms import Reason, Status
 
 LOOK_S = 0.5  #: how often progress is shown and new rows are written
 
@@ -113,16 +114,26 @@ def _begin(
     else:
         path = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "stdout.crawl"
     words = {"settings": settings, "output": str(output.absolute()) if output is not None else None}
-    try:
-        crawl_file = CrawlFile.new(path, words)
-    except ConfigError as error:
-        raise InvalidParameter("allow or user-agent", "; ".join(error.faults)) from None
+    _check(settings)
+    crawl_file = CrawlFile.new(path, words)
     try:
         crawl_file.start(url, **{name: value for name, value in params.items() if value is not None})
     except BaseException:
         crawl_file.close(delete=True)
         raise
     return crawl_file
+
+
+#: The options that are settings of the pool, as a person at the shell knows them.
+_OPTIONS = {"SPIDERPOOL_ALLOW_ADDRESSES": "--allow", "SPIDERPOOL_USER_AGENT": "--user-agent"}
+
+
+def _check(settings: dict[str, Any]) -> None:
+    try:
+        settings_from(settings)
+    except ConfigError as error:
+        field, _, message = error.faults[0].partition(" is ")
+        raise InvalidParameter(_OPTIONS.get(field, field), message) from None
 
 
 def _is_named(url: str, allow: tuple[str, ...]) -> bool:
@@ -232,11 +243,20 @@ class _Crawl:
         if self._as_json:
             click.echo(json.dumps(report), err=self._output is None)
         elif not self._quiet or not ended:
-            for line in _words(report, describe(numbers, elapsed_s)):
+            for line in [*_words(report, describe(numbers, elapsed_s)), *self._faults(numbers)]:
                 click.echo(line, err=True)
         if not ended:
             return EXIT_INTERRUPTED
         return EXIT_FAILED if task.status == Status.FAILED else 0
+
+    def _faults(self, numbers: Mapping[str, Any]) -> Iterator[str]:
+        """Say why pages failed or were skipped, an example each."""
+        if not numbers["failed"] and not numbers["skipped"]:
+            return
+        for reason, count, url, message in self._file.faults():
+            yield f"  {count} x {reason}, as {url}" + (f": {message}" if message else "")
+            if reason == Reason.BLOCKED_ADDRESS:
+                yield "    for this command: --allow HOST:PORT"
 
 
 def _words(report: dict[str, Any], numbers: str) -> Iterator[str]:

@@ -27,6 +27,7 @@ from flask_spiderpool.limiter.process_lock import ProcessLock
 from flask_spiderpool.models import Page, Request, Setting, Task
 from flask_spiderpool.store import Message, Store
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
+from flask_spiderpool.terms import RequestState
 
 SPIDER = "crawl"
 SCOPE = "flask spiderpool crawl"  #: the row of the settings table that holds the command's own words
@@ -92,12 +93,15 @@ class CrawlFile:
                 "output",
                 f"{path} holds an unfinished crawl; go on with 'crawl --resume {path}' or delete it",
             )
-        lock = _lock(path)
-        crawl = cls(path, words, lock)
-        crawl.store.create_tables()
-        with Session(crawl._engine) as session:
-            session.add(Setting(scope=SCOPE, data=words, at=datetime.now(UTC)))
-            session.commit()
+        crawl = cls(path, words, _lock(path))
+        try:
+            crawl.store.create_tables()
+            with Session(crawl._engine) as session:
+                session.add(Setting(scope=SCOPE, data=words, at=datetime.now(UTC)))
+                session.commit()
+        except BaseException:
+            crawl.close(delete=True)
+            raise
         return crawl
 
     @classmethod
@@ -181,6 +185,23 @@ class CrawlFile:
             if len(found) < ROWS_AT_ONCE:
                 return
             after = found[-1].id
+
+    def faults(self, most: int = 5) -> list[tuple[str, int, str, str | None]]:
+        """Return the commonest reasons of failed and skipped requests: reason, count, an example, its message."""
+        count = sa.func.count().label("count")
+        grouped = (
+            sa.select(Request.reason, count, sa.func.min(Request.id).label("example"))
+            .where(Request.state.in_((RequestState.FAILED, RequestState.SKIPPED)))
+            .group_by(Request.reason)
+            .order_by(count.desc())
+            .limit(most)
+            .subquery()
+        )
+        query = sa.select(grouped.c.reason, grouped.c.count, Request.url, Request.message).join(
+            Request, Request.id == grouped.c.example
+        )
+        with self._engine.connect() as connection:
+            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
 
     def close(self, *, delete: bool) -> None:
         """Close; ``delete`` says that the crawl is finished and nothing is kept."""
