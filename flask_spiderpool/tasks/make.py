@@ -58,7 +58,8 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
         if celery.conf.task_always_eager:
             _run_eagerly(process, ticket, settings.queue)
             return
-        messages = run_slice(process.get(), ticket)
+        runtime = process.get_unless_ended()
+        messages = run_slice(runtime, ticket) if runtime is not None else ()
         if messages:
             get_state().send(messages)
 

@@ -27,13 +27,28 @@ class ProcessRuntime:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._runtime: Runtime | None = None
+        self._ended = False
+
+    def begin(self) -> None:
+        """A worker starts in this process; perhaps not the first (a notebook, a test)."""
+        with self._lock:
+            self._ended = False
 
     def get(self) -> Runtime:
         """Return this process's runtime, made now if there is none."""
+        runtime = self._find(even_if_ended=True)
+        assert runtime is not None
+        return runtime
+
+    def get_unless_ended(self) -> Runtime | None:
+        """Return this process's runtime as :meth:`get`, or None once its worker has ended."""
+        return self._find(even_if_ended=False)
+
+    def _find(self, *, even_if_ended: bool) -> Runtime | None:
         if self._pid != os.getpid():
             self._reset()
         with self._lock:
-            if self._runtime is None:
+            if self._runtime is None and (even_if_ended or not self._ended):
                 self._runtime = self._build()
             return self._runtime
 
@@ -52,3 +67,10 @@ class ProcessRuntime:
             runtime.close(grace_s)
             if release:
                 self._release()
+
+    def end(self, grace_s: float | None = None) -> None:
+        """Close for good: the worker ends. A message that its pool still holds must not begin anew."""
+        if self._pid == os.getpid():
+            with self._lock:
+                self._ended = True
+        self.close(grace_s)

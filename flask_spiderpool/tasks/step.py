@@ -54,6 +54,7 @@ class RuntimeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is u
         if self._pool == "prefork":
             return
         self.process.threads = worker.concurrency if self._pool == "thread" else 1
+        self.process.begin()
         try:
             self.process.get()
         except SpiderPoolError as error:
@@ -69,13 +70,13 @@ class RuntimeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is u
     def stop(self, worker: Any) -> None:
         """Wait for the slices to hand on, within the grace, and close."""
         self._disconnect()
-        self.process.close()
+        self.process.end()
 
     def terminate(self, worker: Any) -> None:
         """Close without a grace: somebody asked twice."""
         self._leash.let_go()
         self._disconnect()
-        self.process.close(grace_s=0.0)
+        self.process.end(grace_s=0.0)
 
     def _refuse(self, worker: Any) -> None:
         """End the worker, with the remedy, where slices could not keep their promises."""
@@ -105,7 +106,7 @@ class RuntimeStep(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery is u
 
     def _on_child_end(self, **_: Any) -> None:
         if os.getpid() != self._main_pid:
-            self.process.close()
+            self.process.end()
 
     def _disconnect(self) -> None:
         signals.worker_shutting_down.disconnect(self._on_signal)

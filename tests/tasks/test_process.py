@@ -48,6 +48,17 @@ def test_closing_forgets_and_passes_the_grace_on():
     assert process.get() is not first
 
 
+def test_after_its_worker_no_message_makes_a_runtime():
+    """What the pool still holds when the worker ends must not start loop, keeper and crawl again."""
+    process = ProcessRuntime(FakeRuntime)
+    first = process.get_unless_ended()
+    process.end()
+    assert first.closed_with == [None]
+    assert process.get_unless_ended() is None
+    process.begin()
+    assert process.get_unless_ended() is not None
+
+
 def test_a_forked_child_makes_its_own():
     """The parent's threads do not exist in the child, so neither does its runtime."""
     process = ProcessRuntime(FakeRuntime)
