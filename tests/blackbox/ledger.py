@@ -90,13 +90,15 @@ def check_stored_once(deployment: Deployment, task_id: UUID) -> None:
 
 def unexplained(site: Site, kills: Sequence[Kill]) -> list[str]:
     """Return the repeated GETs that no kill explains: all but the last must lie just before their worker's."""
-    died_at = {kill.pid: kill.at for kill in kills}
+    kill_of = {kill.pid: kill for kill in kills}
     faults = []
     for path, gets in site.repeated().items():
         for get in gets[:-1]:
-            at = died_at.get(get.pid)
-            if at is None:
+            kill = kill_of.get(get.pid)
+            if kill is None:
                 faults.append(f"{path}: asked again though worker {get.pid} was not killed")
-            elif not -CLOCK_S <= at - get.at <= UNSETTLED_S:
-                faults.append(f"{path}: asked {at - get.at:.2f} s before worker {get.pid} was killed")
+            elif not -CLOCK_S <= kill.at - get.at <= UNSETTLED_S:
+                faults.append(
+                    f"{path}: asked {kill.at - get.at:.2f} s before {kill.what} {kill.pid} was killed"
+                )
     return faults

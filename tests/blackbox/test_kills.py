@@ -40,7 +40,8 @@ def kill_and_check(
         _check_numbers(deployment, task_id)
     deployment.wait_end(task_id, END_S)
     check_stored_once(deployment, task_id)
-    assert unexplained(site, kills) == []
+    faults = unexplained(site, kills)
+    assert not faults, "\n".join([*faults[:20], *map(str, kills), deployment.report(task_id)])
     again = sum(len(gets) - 1 for gets in site.repeated().values())
     what = ", ".join(
         f"{count} x {name}" for name, count in sorted(Counter(kill.what for kill in kills).items())
