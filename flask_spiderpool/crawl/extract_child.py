@@ -153,7 +153,11 @@ def _work(html: bytes, url: str | None) -> tuple[dict[str, Any], bool]:
     except RecursionError:
         return {"error": "nesting"}, False
     except Exception as error:
-        return {"error": f"{type(error).__name__}: {error}"[:200]}, False
+        # lxml tells of a failed allocation in a parser error of its own.
+        short_of_memory = "memory" in str(error).lower()
+        return {
+            "error": "memory" if short_of_memory else f"{type(error).__name__}: {error}"[:200]
+        }, short_of_memory
 
 
 def _rss_peak_bytes() -> int:
