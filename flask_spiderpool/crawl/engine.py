@@ -8,42 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import logging
-import time
-from collections import deque
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 
-from flask_spiderpool.crawl.gate import Gate, HostGate
 from flask_spiderpool.crawl.guard import LeaseGuard
 from flask_spiderpool.crawl.parts import EngineParts
-from flask_spiderpool.crawl.politeness import Pace, Wait, decide
-from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Verdict
+from flask_spiderpool.crawl.politeness import Pace
+from flask_spiderpool.crawl.request import Lease, Outcome, Settled, Ticket
 from flask_spiderpool.crawl.rules import TaskRules
+from flask_spiderpool.crawl.serving import Serving
 from flask_spiderpool.crawl.settling import RETRY_S, Settler
 from flask_spiderpool.crawl.spider import Spider
 from flask_spiderpool.crawl.visit import Visit
-from flask_spiderpool.errors import Fenced, FetchError, Unavailable
-from flask_spiderpool.terms import Desired, Reason
-
-logger = logging.getLogger(__name__)
+from flask_spiderpool.errors import Fenced, Unavailable
+from flask_spiderpool.terms import Desired
 
 LEASE_LEAST = 64  #: requests of a lease
 LEASE_MOST = 400
 FRUITLESS_S = 0.25  #: pause after a lease that brought less than it asked for
 FRUITLESS_MOST_S = 4.0
-
-
-@dataclass(slots=True, eq=False)
-class HostLane:
-    """A host's part of a slice: what was leased for it, and how fast it may be asked."""
-
-    host_id: int
-    host_key: str
-    pace: Pace
-    gate: HostGate = field(default_factory=HostGate)
-    queue: deque[LeasedRequest] = field(default_factory=deque)
-    server: asyncio.Task[None] | None = None
-    paced_by_robots: bool = False
 
 
 class SliceRun:
@@ -65,22 +47,17 @@ class SliceRun:
             parts.seen,
             pages=settings.settle_pages,
             every_s=settings.settle_s,
-            listener=parts.listener,
+            listener=self._settled,
             is_fenced=lambda: guard.fenced,
         )
-        self._visit = Visit(parts, guard, spider, rules, self._take_token)
-        self._gate = Gate(rules.concurrency, rules.concurrency_per_host)
-        self._lanes: dict[int, HostLane] = {}
-        self._rest_hosts: dict[int, float] = {}
-        self._visits: set[asyncio.Task[None]] = set()
         self._wake = asyncio.Event()
-        self._ending = False  #: nothing is started any more
+        visit = Visit(parts, guard, spider, rules, self._take_token)
+        self._serving = Serving(parts, rules, visit, self._settler, guard.may_send, self._wake.set)
         self._shutdown = False
         self._dry_until = 0.0  #: loop time before which a lease would find nothing
         self._next_ready_in_s: float | None = None
         self._limit_reached = False
-        self._holds_suspect_seat = False
-        self._finished = 0
+        self._holds_seat = False
         self._fruitless = 0
 
     def stop_soon(self) -> None:
@@ -110,8 +87,7 @@ class SliceRun:
         await self._settling
         if self._limit_reached or self._guard.desired != Desired.RUN:
             return None
-        unstarted = any(lane.queue for lane in self._lanes.values())
-        return 0.0 if unstarted or self._settler.added else self._next_ready_in_s
+        return 0.0 if self._serving.backlog or self._settler.added else self._next_ready_in_s
 
     def _guard_changed(self) -> None:
         """Look up at once: called by the renewal and bus threads."""
@@ -143,24 +119,20 @@ class SliceRun:
             or self._loop.time() >= self._ends_at
         )
 
-    def _backlog(self) -> int:
-        return sum(len(lane.queue) for lane in self._lanes.values())
-
     def _wants_lease(self) -> bool:
-        if self._limit_reached:
+        if self._limit_reached or not self._guard.may_send():
             return False
         waits_for_limit = self._next_ready_in_s is not None and self._settler.settled
-        if self._settler.added or ((self._settler.moved or waits_for_limit) and self._is_empty_handed()):
+        gives_back = self._settler.moved or waits_for_limit
+        if self._settler.added or self._serving.rested or (gives_back and self._serving.is_idle):
             self._settler.added = self._settler.moved = self._settler.settled = False
+            self._serving.rested = False
             self._dry_until = 0.0
-        return self._loop.time() >= self._dry_until and self._backlog() < self._rules.concurrency
-
-    def _is_empty_handed(self) -> bool:
-        return not (self._visits or self._backlog() or any(lane.server for lane in self._lanes.values()))
+        return self._loop.time() >= self._dry_until and self._serving.backlog < self._rules.concurrency
 
     def _is_exhausted(self) -> bool:
         """Nothing is queued, under way or unsettled here, and nothing ripens soon."""
-        if not self._is_empty_handed():
+        if not self._serving.is_idle:
             return False
         if not self._settler.idle:
             self._settler.flush()
@@ -170,56 +142,46 @@ class SliceRun:
         return self._dry_until - self._loop.time() > self._parts.settings.short_wait_s
 
     async def _lease(self) -> None:
-        # About a second's work: enough to overlap the next lease, little enough to leave to siblings.
-        elapsed = self._parts.settings.slice_s - (self._ends_at - self._loop.time())
-        rate = self._finished / elapsed if elapsed > 0.2 else 0.0
-        n = int(min(LEASE_MOST, max(LEASE_LEAST, self._rules.concurrency, rate)))
         left_s = self._ends_at - self._loop.time()
-        per_host = {
-            lane.host_id: max(0, lane.pace.sendable(left_s, n) - len(lane.queue))
-            for lane in self._lanes.values()
-            if lane.pace.rate > 0
-        }
-        default = self._rules.pace.sendable(left_s, n)
-        rest, self._rest_hosts = self._rest_hosts, {}
-        seat = not self._holds_suspect_seat and self._parts.suspects.take()
-        lease: Lease | None = None
+        n = self._lease_size(left_s)
+        rests, self._serving.rests = self._serving.rests, {}
+        seat = self._take_seat()
         try:
             call = functools.partial(
                 self._parts.store.lease,
                 self._ticket,
                 n,
-                per_host,
-                default,
+                self._serving.room_per_host(left_s, n),
+                self._rules.pace.sendable(left_s, n),
                 suspects=seat,
-                rest_hosts=rest,
+                rest_hosts=rests,
             )
             lease = await asyncio.wrap_future(self._parts.store.submit(call))
-        except Unavailable:
-            self._rest_hosts = rest | self._rest_hosts
+        except BaseException as error:
+            self._serving.rests = rests | self._serving.rests
+            if seat:
+                self._leave_seat()
+            if not isinstance(error, Unavailable):
+                raise
             self._dry_until = self._loop.time() + RETRY_S
             self._next_ready_in_s = RETRY_S
             return
-        finally:
-            if seat:
-                self._holds_suspect_seat = lease is not None and any(r.deaths for r in lease.requests)
-                if not self._holds_suspect_seat:
-                    self._parts.suspects.leave()
+        if seat and not any(request.deaths for request in lease.requests):
+            self._leave_seat()
         self._take_in(lease, n)
+
+    def _lease_size(self, left_s: float) -> int:
+        """Return about a second's work: enough to overlap the next lease, little enough for siblings."""
+        elapsed_s = self._parts.settings.slice_s - left_s
+        rate = self._serving.finished / elapsed_s if elapsed_s > 0.2 else 0.0
+        return int(min(LEASE_MOST, max(LEASE_LEAST, self._rules.concurrency, rate)))
 
     def _take_in(self, lease: Lease, n: int) -> None:
         self._guard.want(lease.desired)
         self._limit_reached = lease.limit_reached
         self._settler.moved = self._settler.settled = False
         self._next_ready_in_s = lease.next_ready_in_s
-        for request in lease.requests:
-            lane = self._lanes.get(request.host_id)
-            if lane is None:
-                lane = HostLane(request.host_id, request.host_key, self._rules.pace)
-                self._lanes[request.host_id] = lane
-            lane.queue.append(request)
-            if lane.server is None:
-                lane.server = self._loop.create_task(self._serve(lane))
+        self._serving.take(lease.requests)
         if len(lease.requests) < n:
             self._dry_until = self._loop.time() + self._pause_s(lease)
 
@@ -234,171 +196,58 @@ class SliceRun:
         self._fruitless = 0 if lease.requests else self._fruitless + 1
         return min(FRUITLESS_S * 2.0**self._fruitless, FRUITLESS_MOST_S)
 
-    # -- one host -----------------------------------------------------------------------------------
+    # -- the suspects' seat -------------------------------------------------------------------------
 
-    async def _serve(self, lane: HostLane) -> None:
-        """Start the host's requests one after the other, as fast as it may be asked."""
-        try:
-            while lane.queue and not self._ending:
-                request = lane.queue[0]
-                if not await self._robots_admits(lane, request):
-                    continue
-                await self._settler.room()
-                await self._gate.enter(lane.gate)
-                started = False
-                try:
-                    if self._ending or not lane.queue:
-                        continue
-                    wait_s = await self._token_or_wait(lane.host_key, lane.pace)
-                    if wait_s is None and not self._ending:
-                        lane.queue.popleft()
-                        self._start(lane, request)
-                        started = True
-                finally:
-                    if not started:
-                        self._gate.leave(lane.gate)
-                if wait_s is not None:
-                    if wait_s > self._parts.settings.short_wait_s:
-                        self._rest(lane, wait_s)
-                        return
-                    await asyncio.sleep(wait_s)
-        finally:
-            lane.server = None
-            self._wake.set()
-
-    async def _robots_admits(self, lane: HostLane, request: LeasedRequest) -> bool:
-        """Ask robots.txt; a refused request is settled here and now."""
-        if not self._rules.obey_robots:
+    def _take_seat(self) -> bool:
+        """Take the process's one seat for a request that a worker died with, if it is free."""
+        if not self._holds_seat and self._parts.suspects.take():
+            self._holds_seat = True
             return True
-        try:
-            rules = self._visit.known_robots(request.url) or await self._visit.robots(request.url)
-        except FetchError as error:
-            if error.reason == Reason.ROBOTS_UNREACHABLE and lane.queue:
-                self._rest(lane, error.retry_after_s or self._parts.settings.short_wait_s)
-            else:
-                self._drop(lane, request, Verdict.FAILED, error.reason, str(error))
-            return False
-        if rules.crawl_delay_s and not lane.paced_by_robots:
-            lane.pace = Pace.of(self._rules.delay_s, rules.crawl_delay_s)
-            lane.paced_by_robots = True
-        if rules.allowed(request.url):
-            return True
-        self._drop(lane, request, Verdict.SKIPPED, Reason.ROBOTS, "robots.txt disallows it")
         return False
 
-    def _drop(
-        self, lane: HostLane, request: LeasedRequest, verdict: Verdict, reason: str, message: str
-    ) -> None:
-        lane.queue.popleft()
-        self._settle(Outcome(request, verdict, reason=str(reason), message=message))
+    def _leave_seat(self) -> None:
+        if self._holds_seat:
+            self._holds_seat = False
+            self._parts.suspects.leave()
 
-    def _rest(self, lane: HostLane, rest_s: float) -> None:
-        """Give back what is queued for a host that must not be asked for a while."""
-        self._rest_hosts[lane.host_id] = max(rest_s, self._rest_hosts.get(lane.host_id, 0.0))
-        while lane.queue:
-            self._settle(Outcome(lane.queue.popleft(), Verdict.RELEASE))
-        self._dry_until = 0.0
-
-    async def _token_or_wait(self, host_key: str, pace: Pace) -> float | None:
-        """Return None when a token was taken, else the seconds to wait."""
-        if pace.rate <= 0:
-            return None
-        decision = await decide(self._parts.acquire, host_key, pace)
-        return decision.wait_s if isinstance(decision, Wait) else None
+    def _settled(self, ticket: Ticket, outcomes: Sequence[Outcome], settled: Settled) -> None:
+        # Only now is the suspect out of the process's hands: a death before this is still its own.
+        if any(outcome.request.deaths for outcome in outcomes):
+            self._leave_seat()
+        self._parts.listener(ticket, outcomes, settled)
 
     async def _take_token(self, host_key: str, pace: Pace) -> None:
-        """Wait for a token for a redirect hop, a robots.txt or a second sending.
-
-        Raises ``FetchError(host_rests)`` when that would take longer than a short wait: the request is tried
-        again later rather than holding the slice.
-        """
-        while (wait_s := await self._token_or_wait(host_key, pace)) is not None:
-            if wait_s > self._parts.settings.short_wait_s:
-                raise FetchError(
-                    Reason.HOST_RESTS,
-                    f"{host_key} rests for {wait_s:.0f} s",
-                    retry=True,
-                    retry_after_s=wait_s,
-                )
-            await asyncio.sleep(wait_s)
-
-    # -- one request --------------------------------------------------------------------------------
-
-    def _start(self, lane: HostLane, request: LeasedRequest) -> None:
-        visit = self._loop.create_task(self._one(lane, request))
-        self._visits.add(visit)
-        visit.add_done_callback(self._visits.discard)
-
-    async def _one(self, lane: HostLane, request: LeasedRequest) -> None:
-        started = time.monotonic()
-        try:
-            outcome = await self._visit.make(request)
-            outcome.elapsed_ms = int((time.monotonic() - started) * 1000)
-        except Fenced:
-            # Not sent: the guard forbade it. If the slice still holds its slot the request goes back.
-            outcome = Outcome(request, Verdict.RELEASE)
-        except asyncio.CancelledError:
-            outcome = Outcome(request, Verdict.RELEASE, reason=Reason.CANCELLED)
-        finally:
-            self._gate.leave(lane.gate)
-        if outcome.retry_after_s is not None and outcome.verdict is Verdict.RETRY:
-            self._parts.block(lane.host_key, outcome.retry_after_s)
-            self._rest(lane, outcome.retry_after_s)
-        self._finished += 1
-        self._settle(outcome)
-        if not lane.queue:
-            self._wake.set()
-
-    def _settle(self, outcome: Outcome) -> None:
-        if outcome.request.deaths and self._holds_suspect_seat:
-            self._holds_suspect_seat = False
-            self._parts.suspects.leave()
-        self._settler.add(outcome)
+        await self._serving.take_token(host_key, pace)
 
     # -- the end ------------------------------------------------------------------------------------
 
     async def _drain(self) -> None:
         """Let started requests finish: all their time after a whole slice, the grace after a verb."""
-        self._ending = True
-        servers = [lane.server for lane in self._lanes.values() if lane.server]
-        for server in servers:
-            server.cancel()
-        await asyncio.gather(*servers, return_exceptions=True)
+        await self._serving.end()
         grace_s = self._parts.settings.stop_grace_s
         hurried_at: float | None = None
-        while self._visits and not self._guard.fenced and not self._settling.done():
-            if hurried_at is None and (self._shutdown or self._guard.desired != Desired.RUN):
+        while (visits := self._serving.visits) and not self._guard.fenced and not self._settling.done():
+            if hurried_at is None and self._is_hurried():
                 hurried_at = self._loop.time()
-                self._release_unstarted()
+                self._serving.release_unstarted()
             if hurried_at is not None and self._loop.time() - hurried_at >= grace_s:
                 break
             self._wake.clear()
-            await asyncio.wait(
-                [*self._visits, wake := self._loop.create_task(self._wake.wait())],
-                timeout=0.5,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            wake = self._loop.create_task(self._wake.wait())
+            await asyncio.wait([*visits, wake], timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
             wake.cancel()
-        if self._shutdown or self._guard.desired != Desired.RUN:
-            self._release_unstarted()
+        if self._is_hurried():
+            self._serving.release_unstarted()
 
-    def _release_unstarted(self) -> None:
-        for lane in self._lanes.values():
-            while lane.queue:
-                self._settle(Outcome(lane.queue.popleft(), Verdict.RELEASE))
+    def _is_hurried(self) -> bool:
+        return self._shutdown or self._guard.desired != Desired.RUN
 
     async def _close(self) -> None:
         """Cancel what is still under way and settle everything, unless another epoch has begun."""
-        self._ending = True
         self._guard.changed = lambda: None
-        visits = list(self._visits)
-        for visit in visits:
-            visit.cancel()
-        await asyncio.gather(*visits, return_exceptions=True)
+        await self._serving.cancel()
         if self._guard.fenced:
             self._settling.cancel()
         self._settler.close()
         await asyncio.gather(self._settling, return_exceptions=True)
-        if self._holds_suspect_seat:
-            self._holds_suspect_seat = False
-            self._parts.suspects.leave()
+        self._leave_seat()
