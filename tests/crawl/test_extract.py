@@ -233,12 +233,14 @@ def test_close_answers_what_still_waits() -> None:
 
 
 PARENT = """
-import sys
+import sys, time
 from flask_spiderpool.crawl.extract import Extractor
-extractor = Extractor(timeout_s=60)
+extractor = Extractor(timeout_s=600)
 extractor.extract("<html><p>x</p><p>y</p></html>")
 if sys.argv[1] == "busy":
     extractor.submit({slow})
+    while not extractor._flight or extractor._child.wants_write:
+        time.sleep(0.01)
 print(extractor.child_pid, flush=True)
 if sys.argv[1] != "exit":
     sys.stdin.read()
@@ -248,7 +250,9 @@ if sys.argv[1] != "exit":
 @pytest.mark.parametrize("way", ["idle", "busy", "exit"])
 def test_the_child_dies_with_its_parent(way: str) -> None:
     """After kill -9 of the parent, idle or in the middle of a page, or its plain end, the child is gone."""
-    program = PARENT.replace("{slow}", "'<p ' + ' '.join(f\"a{n}='>'\" for n in range(60000)) + '>hello</p>'")
+    program = PARENT.replace(
+        "{slow}", "'<p ' + ' '.join(f\"a{n}='>'\" for n in range(300000)) + '>hello</p>'"
+    )
     parent = subprocess.Popen(
         [sys.executable, "-c", program, way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
