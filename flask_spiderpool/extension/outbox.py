@@ -141,7 +141,7 @@ class _Lane:
         """End the thread after the jobs that wait, if they are done in time."""
         if not self._ended.is_set():
             try:
-                self._jobs.put_nowait(None)
+                self._jobs.put(None, timeout=timeout_s)
             except queue.Full:
                 return
             self._ended.wait(timeout_s)
