@@ -69,9 +69,6 @@ class Spider:
         """Return what a task begins with, when its start names no URLs itself. Runs once a task."""
         return [Request(url) for url in self.options.start_urls]
 
-    def closed(self, reason: str) -> None:
-        """Do what is to be done when a task has ended; ``reason`` is a :class:`~flask_spiderpool.terms.EndReason`."""
-
     @property
     def has_parse(self) -> bool:
         """Whether pages are given to code of the spider's own."""

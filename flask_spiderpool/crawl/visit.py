@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
 from flask_spiderpool.crawl.encoding import codec_of_header, decode
+from flask_spiderpool.crawl.extract import Extracted
 from flask_spiderpool.crawl.guard import LeaseGuard
 from flask_spiderpool.crawl.links import extract_links
 from flask_spiderpool.crawl.page import Page
@@ -142,16 +143,19 @@ class Visit:
         outcome = Outcome(
             request, Verdict.DONE, status_code=status, page=page, wire_bytes=response.wire_bytes
         )
+        extracted: Extracted | None = None
         media_type = response.content_type.partition(";")[0].strip().lower()
         if media_type in HTML_TYPES or (not media_type and response.body.lstrip()[:1] == b"<"):
-            await self._look_at_html(outcome, response, page)
+            extracted = await self._look_at_html(outcome, response, page)
         elif self._rules.extract and _is_textual(media_type):
             page.text = _text(response)
         if self._spider.has_parse:
-            await self._parse(outcome, response)
+            await self._parse(outcome, response, extracted)
         return outcome
 
-    async def _look_at_html(self, outcome: Outcome, response: Response, page: FetchedPage) -> None:
+    async def _look_at_html(
+        self, outcome: Outcome, response: Response, page: FetchedPage
+    ) -> Extracted | None:
         text = _text(response) if self._rules.extract else None
         html = _html(response) if text is None else text
         found = extract_links(html, response.final_url, respect_nofollow=self._rules.respect_nofollow)
@@ -159,12 +163,13 @@ class Visit:
         if self._rules.follow:
             self._admit(outcome, found.links, outcome.request.depth + 1)
         if text is None:
-            return
+            return None
         extracted = await self._parts.extractor.aextract(text, response.final_url)
         page.title = extracted.title or page.title
         page.text = extracted.text
         page.markdown = extracted.markdown
         page.meta = extracted.meta
+        return extracted
 
     def _admit(self, outcome: Outcome, links: list[Link], depth: int) -> None:
         """Add the links that are new to this process and belong to the task."""
@@ -178,7 +183,7 @@ class Visit:
             pending.add(fingerprint)
             outcome.links.append(NewRequest(link.url, fingerprint, link.host_key, depth))
 
-    async def _parse(self, outcome: Outcome, response: Response) -> None:
+    async def _parse(self, outcome: Outcome, response: Response, extracted: Extracted | None) -> None:
         """Run the spider's own code in a thread, inside the host's app context."""
         request = outcome.request
         page = Page(
@@ -187,6 +192,7 @@ class Visit:
             payload=request.payload or {},
             task_id=self._guard.ticket.task_id,
             extractor=self._parts.extractor,
+            extracted=extracted,
             scope=self._rules.scope,
         )
         callback = (request.payload or {}).get("callback")
