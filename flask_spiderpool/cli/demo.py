@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -28,6 +29,7 @@ from flask_spiderpool.terms import ENDED, RequestState, Status
 LOOK_S = 0.5
 ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
 SHOWN_PAGES = 5
+LOOKED_AT = 200  #: of these the shown ones are chosen
 SHOWN_REASONS = 5
 
 
@@ -56,6 +58,8 @@ def demo(ctx: click.Context, spider: str | None, path: str | None, host: str, po
     if not name:
         raise InvalidParameter("--spider", "name one: this app's configuration has no DEMO_SPIDER")
     prepare_tables(app, state)
+    # A line for each page that the app serves to its own crawler would hide everything else.
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)
     web = WebServer(app, address)
     with running(app, info, web, ["--quiet", "--loglevel", "WARNING"], state.settings.stop_grace_s) as here:
         start_url = web.url + (path or app.config.get("DEMO_PATH") or "/")
@@ -136,12 +140,17 @@ def _reasons(session: Any, task_id: UUID) -> Iterator[str]:
 
 
 def _newest(session: Any, name: str) -> Iterator[str]:
+    """Show some of what was found, rather articles than lists: those whose author or date the page names."""
     query = (
-        sa.select(Page.title, Page.url, sa.func.length(Page.text))
+        sa.select(Page.title, Page.url, Page.meta, sa.func.length(Page.text))
         .join(Document, Document.page_id == Page.id)
         .where(Document.spider == name, Page.title.is_not(None))
-        .order_by(sa.func.length(Page.text).desc(), Page.id)
-        .limit(SHOWN_PAGES)
+        .order_by(Page.id.desc())
+        .limit(LOOKED_AT)
     )
-    for title, url, length in session.execute(query):
-        yield f"  {title}\n    {url}  ({length or 0} characters of text)"
+    found = session.execute(query).all()
+    found.sort(key=lambda row: not (row[2].get("author") or row[2].get("published")))
+    for title, url, meta, length in found[:SHOWN_PAGES]:
+        about = [str(meta[key]) for key in ("author", "published") if meta.get(key)]
+        yield f"  {title}"
+        yield f"    {url}  ({', '.join([*about, f'{length or 0} characters of text'])})"

@@ -18,7 +18,9 @@ FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 30.0
 HEALTHY_S = 10.0  #: a child that lived this long starts the pauses anew
 LOOK_S = 0.5  #: how often a child looks whether its parent lives
-ORPHAN_S = 3.5  #: an orphan that has not ended in order by then is killed: its successor may wait for its lock
+ORPHAN_S = (
+    3.5  #: an orphan that has not ended in order by then is killed: its successor may wait for its lock
+)
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PARENT_VARIABLE = "SPIDERPOOL_PARENT_PID"
 
