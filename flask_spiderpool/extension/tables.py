@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql
+
 from flask_spiderpool.errors import SetupError
 from flask_spiderpool.models import metadata
+from flask_spiderpool.models.base import UtcDateTime
 
 
 def copy_tables(db: Any, bind_key: str | None) -> bool:
@@ -18,8 +22,30 @@ def copy_tables(db: Any, bind_key: str | None) -> bool:
         return False
     for table in metadata.sorted_tables:
         if table.key not in target.tables:
-            table.to_metadata(target)
+            for column in table.to_metadata(target).columns:
+                column.type = _as_written(column.type)
     return True
+
+
+class _Jsonb(postgresql.JSONB):
+    """JSONB that Alembic writes as ``postgresql.JSONB()``: its own spelling names a type without importing it."""
+
+    __module__ = postgresql.JSONB.__module__
+
+    def __repr__(self) -> str:
+        return "JSONB()"
+
+
+def _as_written(kind: sa.types.TypeEngine[Any]) -> sa.types.TypeEngine[Any]:
+    """Return a type that makes the same column and that a migration script can spell without our package.
+
+    The copies only make tables: values are converted by the models' own columns.
+    """
+    if isinstance(kind, UtcDateTime):
+        return sa.DateTime(timezone=True)
+    if isinstance(kind, sa.JSON):
+        return sa.JSON().with_variant(_Jsonb(), "postgresql")
+    return kind
 
 
 def route_models(bind_key: str | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from flask import Blueprint, Response, json, request
 from sqlalchemy.exc import SQLAlchemyError
-from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound, default_exceptions
 
 from flask_spiderpool.control import translate
 from flask_spiderpool.errors import (
@@ -65,6 +65,9 @@ def problem(
 
 def handle_problems(blueprint: Blueprint) -> None:
     """Answer every error of ``blueprint``'s routes with a problem document."""
+    # Flask asks for handlers of the code first, the app's too, and only then for those of a class.
+    for code in default_exceptions:
+        blueprint.register_error_handler(code, _http)
     blueprint.register_error_handler(HTTPException, _http)
     blueprint.register_error_handler(RequestError, _request)
     blueprint.register_error_handler(Unavailable, _unavailable)
