@@ -39,7 +39,6 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
     @celery.task(  # type: ignore[untyped-decorator]  # Celery is untyped
         name=TASK_SLICE,
         shared=False,
-        queue=settings.queue,
         serializer="json",
         acks_late=False,
         acks_on_failure_or_timeout=True,
@@ -63,6 +62,9 @@ def make_tasks(celery: Celery, get_state: Callable[[], PoolState]) -> ProcessRun
         if messages:
             get_state().send(messages)
 
+    # Set on the instance: as an argument above Celery 5.7 warns of it, although nothing else makes a host's own
+    # call of the task go to the pool's queue.
+    slice_.queue = settings.queue
     add_runtime_step(
         celery,
         process,

@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from flask_spiderpool import migrations
 from flask_spiderpool.config import Settings, settings_from
+from flask_spiderpool.pulse.base import WorkerPulse
 from flask_spiderpool.store import Store
+from flask_spiderpool.store.pulse import DatabasePulse
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,7 +59,7 @@ class Deployment:
         self.log = folder / "worker.log"
         self.workers: list[subprocess.Popen[bytes]] = []
         self._store: Store | None = None
-        self.run("db", "upgrade")
+        migrations.upgrade(database_url)
 
     @property
     def store(self) -> Store:
@@ -110,6 +113,10 @@ class Deployment:
         """Wait until a task has a status; return its numbers."""
         until(lambda: self.numbers(task_id)["status"] == status, within_s)
         return self.numbers(task_id)
+
+    def workers_alive(self) -> list[WorkerPulse]:
+        """Return the workers that have a beat."""
+        return DatabasePulse(self.store).workers(30)
 
     def end(self) -> None:
         """Kill what still runs."""

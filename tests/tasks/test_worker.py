@@ -7,11 +7,12 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC
 
 import pytest
 import sqlalchemy as sa
 
-from flask_spiderpool.models import Document, Item, Slot
+from flask_spiderpool.models import Document, History, Item, Slot
 from tests.site.server import Site
 from tests.tasks.real_worker import Deployment, until
 
@@ -115,10 +116,13 @@ def test_a_stop_reaches_a_running_slice_at_once(
     task_id = deployment.start_task("items", site.url + "/p/0", "-p", "concurrency=2")
     until(lambda: deployment.numbers(task_id)["done"] >= 5)
     answer = deployment.run("stop", str(task_id)[:8], "--json")
-    called_at = time.monotonic()
     assert answer["effect"] == "accepted"
     deployment.wait_for(task_id, "stopped", within_s=15)
     assert deployment.store.reconcile(task_id)["ok"]
+    ((called,),) = rows(deployment, sa.select(History.at).where(History.to_status == "stopping"))
+    if called.tzinfo is None:
+        called = called.replace(tzinfo=UTC)
+    called_at = called.timestamp() - time.time() + time.monotonic()
     assert max(seen.at for seen in site.log) < called_at + 1.0
 
 
@@ -142,7 +146,7 @@ def test_a_second_worker_is_refused_with_a_memory_limiter(make_deployment: MakeD
     """Two processes that each count for themselves would ask a site twice as fast as it is promised."""
     deployment = make_deployment(sqlite_url)
     deployment.start_worker()
-    until(lambda: deployment.run("status", "--json")["workers"])
+    until(deployment.workers_alive)
     second = deployment.start_worker()
     assert second.wait(60) == 1
     assert "SPIDERPOOL_LIMITER_URL" in deployment.log.read_text()
@@ -161,7 +165,8 @@ def test_a_worker_shows_itself_and_leaves_in_order(make_deployment: MakeDeployme
     """Its beat stands in the status while it lives, and is gone with it; the keeper has passed."""
     deployment = make_deployment(sqlite_url)
     worker = deployment.start_worker("-c", "7")
-    (shown,) = until(lambda: deployment.run("status", "--json")["workers"])
+    until(deployment.workers_alive)
+    (shown,) = deployment.run("status", "--json")["workers"]
     assert (shown["pid"], shown["threads"], shown["slices"]) == (worker.pid, 7, 0)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
