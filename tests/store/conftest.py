@@ -1,4 +1,4 @@
-"""A store on both databases, a clock that tests set, and short ways to write tasks and outcomes."""
+"""A store on both databases, each test in a database of its own."""
 
 from __future__ import annotations
 

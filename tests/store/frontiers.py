@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, TypeVar
 from uuid import UUID
 
 import sqlalchemy as sa
@@ -20,7 +23,13 @@ from flask_spiderpool.crawl.request import (
     Verdict,
 )
 from flask_spiderpool.store import Claim, Message, Store, verbs
+from flask_spiderpool.store.context import Context
+from flask_spiderpool.store.sql import Tx
 from flask_spiderpool.terms import Status, Verb
+
+T = TypeVar("T")
+
+WAITS_S = 10.0  #: how long a test waits for another transaction to stand before a lock
 
 
 def key_of(text: str) -> bytes:
@@ -76,12 +85,45 @@ class Frontier:
         self.url = url
         self.host = sa.create_engine(url)
         self._stores = [store]
+        self._threads = ThreadPoolExecutor(4)
 
     def close(self) -> None:
         """Close every store and the host's engine."""
+        self._threads.shutdown()
         for store in self._stores:
             store.close()
         self.host.dispose()
+
+    @property
+    def context(self) -> Context:
+        """Return the store's own context, for functions that a test calls inside a transaction of its own."""
+        return self.store._here
+
+    @contextmanager
+    def transaction(self) -> Iterator[Tx]:
+        """A transaction (PostgreSQL) that a test drives step by step; committed at the end."""
+        with self.host.connect().execution_options(isolation_level="READ COMMITTED") as connection:
+            with connection.begin():
+                yield Tx(connection)
+
+    def thread(self, fn: Callable[..., T], *args: Any, **more: Any) -> Future[T]:
+        """Run ``fn`` in another thread."""
+        return self._threads.submit(fn, *args, **more)
+
+    def waiting(self, fn: Callable[..., T], *args: Any, **more: Any) -> Future[T]:
+        """Run ``fn`` in another thread and return when it stands before another transaction's lock (PostgreSQL)."""
+        future = self._threads.submit(fn, *args, **more)
+        pause = threading.Event()
+        for _ in range(int(WAITS_S / 0.01)):
+            if future.done():
+                raise AssertionError(f"it did not wait: {future.result()!r}")
+            if self.value(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            ):
+                return future
+            pause.wait(0.01)
+        raise AssertionError("it neither ended nor waited for a lock")
 
     def another_store(self) -> Store:
         """Return a store as another process would have it."""
