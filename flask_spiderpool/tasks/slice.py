@@ -67,7 +67,7 @@ def _work(runtime: Runtime, claim: Claim, guard: LeaseGuard) -> Sequence[Message
         return _fail(runtime, claim, EndReason.SPIDER_MISSING, error)
     except (SpiderPoolError, ValueError, TypeError) as error:
         return _fail(runtime, claim, EndReason.SPIDER_BROKEN, error)
-    limit_s = settings_limit_s(runtime, rules)
+    limit_s = slice_limit_s(runtime, rules)
     try:
         next_in_s = runtime.run(SliceRun(runtime.engine, guard, spider, rules), limit_s)
     except (Fenced, Unavailable):
@@ -90,7 +90,7 @@ def _load(runtime: Runtime, claim: Claim) -> tuple[Spider, TaskRules]:
     return spider, TaskRules.of(spider, options, runtime.parts.settings)
 
 
-def settings_limit_s(runtime: Runtime, rules: TaskRules) -> float:
+def slice_limit_s(runtime: Runtime, rules: TaskRules) -> float:
     """Return how long a healthy slice can last: its time, the last request of it, the last settle."""
     settings = runtime.parts.settings
     return settings.slice_s + rules.request_timeout_s + settings.stop_grace_s + 4 * CLOSE_EXTRA_S
