@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 import sqlalchemy as sa
 from sqlalchemy.orm import Mapped, mapped_column
 
-from flask_spiderpool.models.base import PREFIX, Base, BigId, Epoch, Json, NullableJson, UtcDateTime
+from flask_spiderpool.models.base import PREFIX, Base, BigId, Epoch, Json, NullableJson, UtcDateTime, storage
 from flask_spiderpool.terms import Desired, RequestState, SlotState, Status
 
 
@@ -55,7 +55,7 @@ class Task(Base):
         sa.Index(f"ix_{PREFIX}task_status_created_at", "status", "created_at"),
         sa.Index(f"ix_{PREFIX}task_spider_created_at", "spider", "created_at"),
         # Counters change with every settle: room on the page makes those updates HOT.
-        {"postgresql_with": {"fillfactor": "50"}},
+        storage({"fillfactor": "50"}),
     )
 
 
@@ -109,7 +109,7 @@ class Slot(Base):
             postgresql_where=sa.text("state IN ('sent', 'running')"),
             sqlite_where=sa.text("state IN ('sent', 'running')"),
         ),
-        {"postgresql_with": {"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.01"}},
+        storage({"fillfactor": "50", "autovacuum_vacuum_scale_factor": "0.01"}),
     )
 
 
@@ -146,7 +146,7 @@ class Lane(Base):
             postgresql_where=sa.text("has_work"),
             sqlite_where=sa.text("has_work"),
         ),
-        {"postgresql_with": {"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01"}},
+        storage({"fillfactor": "70", "autovacuum_vacuum_scale_factor": "0.01"}),
     )
 
 
@@ -222,5 +222,5 @@ class Request(Base):
             sqlite_where=sa.text("state = 0 AND deaths > 0"),
         ),
         # The queue's head is where rows die: vacuum early (PROTOCOL, Lease).
-        {"postgresql_with": {"autovacuum_vacuum_scale_factor": "0.02"}},
+        storage({"autovacuum_vacuum_scale_factor": "0.02"}),
     )
