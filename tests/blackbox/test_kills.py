@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from uuid import UUID
@@ -22,14 +23,10 @@ DELAY_S = 0.005
 END_S = 150
 
 
-def kill_and_check(
-    deployment: Deployment,
-    strike: Callable[[random.Random], list[Kill]],
-    seed: int,
-    note: Callable[[str], None],
-) -> None:
-    """Crawl the site; strike at ten random points of its course; see that the ledger is right."""
+def kill_and_check(deployment: Deployment, strike: Callable[[random.Random], list[Kill]], seed: int) -> str:
+    """Crawl the site; strike at ten random points of its course; see that the ledger is right; return figures."""
     rng = random.Random(seed)
+    began = time.monotonic()
     site = deployment.site
     points = sorted(rng.sample(range(PAGES // 40, PAGES - PAGES // 20), KILLS))
     task_id = deployment.begin(crawl_delay=DELAY_S, max_parallel=4)
@@ -43,12 +40,9 @@ def kill_and_check(
     faults = unexplained(site, kills)
     assert not faults, "\n".join([*faults[:20], *map(str, kills), deployment.report(task_id)])
     again = sum(len(gets) - 1 for gets in site.repeated().values())
-    what = ", ".join(
-        f"{count} x {name}" for name, count in sorted(Counter(kill.what for kill in kills).items())
-    )
-    note(
-        f"{type(deployment).__name__} seed {seed}: {PAGES} stored once, {again} fetched again; killed {what}"
-    )
+    killed = ", ".join(f"{n} x {name}" for name, n in sorted(Counter(kill.what for kill in kills).items()))
+    took_s = time.monotonic() - began
+    return f"seed {seed}: {PAGES} stored once, {again} fetched again, {took_s:.0f} s; killed {killed}"
 
 
 def _wait_for_page(deployment: Deployment, task_id: UUID, point: int) -> None:
@@ -107,7 +101,7 @@ def test_cluster_on_redis(
 ) -> None:
     """Two workers, web, PostgreSQL, Redis: ten kills of a worker, web or Redis lose and double nothing."""
     cluster = make_cluster(make_site(PAGES))
-    kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed, note)
+    note("RabbitMQ " + kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed))
 
 
 def test_embedded(
@@ -118,7 +112,7 @@ def test_embedded(
 ) -> None:
     """``up`` on SQLite: ten kills of the parent, the worker or the extraction child lose and double nothing."""
     embedded = make_embedded(make_site(PAGES))
-    kill_and_check(embedded, lambda rng: strike_embedded(embedded, rng), seed, note)
+    note("embedded " + kill_and_check(embedded, lambda rng: strike_embedded(embedded, rng), seed))
 
 
 @pytest.mark.rabbitmq
@@ -131,4 +125,4 @@ def test_cluster_on_rabbitmq(
 ) -> None:
     """As on Redis, with RabbitMQ as the broker: ten kills lose and double nothing."""
     cluster = make_cluster(make_site(PAGES), broker_url=amqp_url)
-    kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed, note)
+    note("RabbitMQ " + kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed))
