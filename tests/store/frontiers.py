@@ -102,9 +102,9 @@ class Frontier:
     @contextmanager
     def transaction(self) -> Iterator[Tx]:
         """A transaction (PostgreSQL) that a test drives step by step; committed at the end."""
-        with self.host.connect().execution_options(isolation_level="READ COMMITTED") as connection:
-            with connection.begin():
-                yield Tx(connection)
+        engine = self.host.execution_options(isolation_level="READ COMMITTED")
+        with engine.begin() as connection:
+            yield Tx(connection)
 
     def thread(self, fn: Callable[..., T], *args: Any, **more: Any) -> Future[T]:
         """Run ``fn`` in another thread."""

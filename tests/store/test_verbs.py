@@ -73,9 +73,9 @@ def test_savepoint_of_the_host(frontier: Frontier) -> None:
         frontier.host.dispose()
     with Session(frontier.host) as session:
         kept, _ = create(session)
-        with pytest.raises(ZeroDivisionError), session.begin_nested():
-            create(session, spider="other")
-            raise ZeroDivisionError
+        savepoint = session.begin_nested()
+        create(session, spider="other")
+        savepoint.rollback()
         session.commit()
         assert session.scalars(sa.select(Task.id)).all() == [kept.id]
 
