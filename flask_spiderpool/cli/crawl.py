@@ -108,13 +108,13 @@ def _begin(
         # The operator at the shell named this address; its robots.txt still holds.
         "delay_s": 0.0 if delay is None and _is_named(url, allow) else delay,
     }
+    _check(settings)
     if output is not None:
         writer_for(output)
         path = _crawl_path(output)
     else:
         path = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "stdout.crawl"
     words = {"settings": settings, "output": str(output.absolute()) if output is not None else None}
-    _check(settings)
     crawl_file = CrawlFile.new(path, words)
     try:
         crawl_file.start(url, **{name: value for name, value in params.items() if value is not None})

@@ -120,6 +120,7 @@ class CrawlFile:
             engine.dispose()
         if words is None:
             lock.release()
+            _lock_path(path).unlink(missing_ok=True)
             raise InvalidParameter("resume", f"{path} was not made by 'flask spiderpool crawl'")
         return cls(path, words, lock)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sqlite3
 from typing import Any
 
 import click
@@ -66,12 +67,24 @@ class PoolGroup(AppGroup):
             raise Failure(str(error), EXIT_USAGE) from error
         except SpiderPoolError as error:
             raise Failure(str(error)) from error
-        except (sa.exc.OperationalError, sa.exc.ProgrammingError) as error:
+        except Exception as error:
+            if not _is_of_database(error):
+                raise
             raise Failure(_about_database(error)) from error
 
 
-def _about_database(error: sa.exc.DBAPIError) -> str:
-    cause = str(error.orig).strip().splitlines()[0] if error.orig is not None else str(error)
+def _is_of_database(error: Exception) -> bool:
+    """Tell whether the database refused something; the store's hot paths raise the driver's own errors."""
+    if isinstance(error, sa.exc.DBAPIError):
+        return isinstance(error, sa.exc.OperationalError | sa.exc.ProgrammingError)
+    return isinstance(error, sqlite3.OperationalError) or (
+        type(error).__module__.startswith("psycopg") and hasattr(error, "sqlstate")
+    )
+
+
+def _about_database(error: Exception) -> str:
+    original = getattr(error, "orig", None) or error
+    cause = (str(original).strip() or type(original).__name__).splitlines()[0]
     lower = cause.lower()
     if "no such table" in lower or "does not exist" in lower or "no such column" in lower:
         return f"the database lacks the pool's tables ({cause}); run 'flask spiderpool db upgrade'"
