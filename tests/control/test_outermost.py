@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, scoped_session, sessionmaker
 
 from flask_spiderpool.control.outermost import after_outermost_commit
 
@@ -117,6 +117,44 @@ def test_savepoints_in_savepoints(session: Session) -> None:
         after_outermost_commit(session, lambda: done.append("kept"))
     session.commit()
     assert done == ["kept"]
+
+
+def test_an_empty_savepoint_changes_nothing(session: Session) -> None:
+    """A savepoint without acts passes nothing on and drops nothing."""
+    done: list[str] = []
+    _write(session)
+    after_outermost_commit(session, lambda: done.append("a"))
+    with session.begin_nested():
+        _write(session)
+    assert done == []
+    session.commit()
+    assert done == ["a"]
+
+
+def test_a_savepoint_inside_a_flush(engine: sa.Engine) -> None:
+    """A host's ``after_flush`` may start a task in a savepoint: the act outlives the flush around it."""
+    done: list[str] = []
+
+    class Base(DeclarativeBase):
+        pass
+
+    class Thing(Base):
+        __tablename__ = "thing"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    Base.metadata.create_all(engine)
+    with Session(engine) as session:
+
+        def start(flushed: Session, _: object) -> None:
+            with flushed.begin_nested():
+                after_outermost_commit(flushed, lambda: done.append("a"))
+
+        sa.event.listen(session, "after_flush", start, once=True)
+        session.add(Thing())
+        session.flush()
+        assert done == []
+        session.commit()
+    assert done == ["a"]
 
 
 def test_a_commit_with_open_savepoints(session: Session) -> None:

@@ -230,6 +230,28 @@ def test_a_spider_may_make_its_first_requests(session: Session, parts: Parts) ->
     assert task.options["allowed_domains"] == ["a.example", "b.example:8443"]
 
 
+def test_first_requests_are_checked_and_made_one(session: Session, parts: Parts) -> None:
+    """Two of one document are one seed; one that cannot be asked for is an error, as a start URL would be."""
+
+    class Twice(_Own):
+        name = "twice"
+
+        def start_requests(self) -> Iterator[SpiderRequest]:
+            yield from [SpiderRequest("https://a.example/1"), SpiderRequest("https://A.example/1#x")]
+
+    class Relative(_Own):
+        name = "relative"
+
+        def start_requests(self) -> Iterator[SpiderRequest]:
+            yield SpiderRequest("/page")
+
+    parts.registry.add(Twice)
+    parts.registry.add(Relative)
+    assert control.start(session, parts, "twice").discovered == 1
+    with pytest.raises(InvalidParameter, match="'/page'"):
+        control.start(session, parts, "relative")
+
+
 def test_named_start_urls_go_before_the_spiders_own_requests(session: Session, parts: Parts) -> None:
     """Whoever names where to begin means it."""
     parts.registry.add(_Own)
