@@ -41,6 +41,19 @@ def test_old_message_claims_nothing(frontier: Frontier) -> None:
     frontier.claim(newer)
 
 
+def test_declined_message_is_due_again_at_once(frontier: Frontier) -> None:
+    """A worker that winds up puts the slot back: sent again now, not after the re-send; an old copy changes nothing."""
+    message = frontier.start()
+    frontier.store.decline(message.ticket)
+    assert frontier.slot(message.ticket.task_id).state == "due"
+    (newer,) = frontier.store.keep("k")
+    assert newer.ticket.epoch == message.ticket.epoch + 1
+    frontier.store.decline(message.ticket)
+    frontier.claim(newer)
+    frontier.store.decline(newer.ticket)
+    assert frontier.slot(message.ticket.task_id).state == "running"
+
+
 def test_first_claim_begins_the_task(frontier: Frontier) -> None:
     """Pending becomes running at the first claim, and only then; the time limit counts from there."""
     message = frontier.start(3, max_time_s=100.0)
