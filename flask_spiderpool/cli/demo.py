@@ -57,6 +57,7 @@ def demo(ctx: click.Context, spider: str | None, path: str | None, host: str, po
     name = spider or app.config.get("DEMO_SPIDER")
     if not name:
         raise InvalidParameter("--spider", "name one: this app's configuration has no DEMO_SPIDER")
+    state.registry.get(name)  # a wrong name is told before anything is started
     prepare_tables(app, state)
     # A line for each page that the app serves to its own crawler would hide everything else.
     logging.getLogger("werkzeug").setLevel(logging.WARNING)

@@ -8,13 +8,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from flask_spiderpool.cli import spiderpool
 from flask_spiderpool.cli.crawl_file import TEMPORARY
 from tests.site.server import Reply, Site
 
@@ -169,10 +172,16 @@ def test_an_address_that_is_not_named_is_refused(crawl: Crawl, site: Site):
         ([], "URL"),
     ],
 )
-def test_wrong_usage_names_the_field_and_leaves_nothing(crawl: Crawl, words: list[str], field: str):
-    """Exit code 2 before the first request; no file is made."""
-    assert field in crawl(*words, code=2).stderr
-    assert crawl.left() == []
+def test_wrong_usage_names_the_field_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], field: str
+):
+    """Exit code 2 before the first request; no file is made, not even for a moment's work in a temporary folder."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    result = CliRunner().invoke(spiderpool, ["crawl", *words])
+    assert result.exit_code == 2, result.output
+    assert field in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.blackbox

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -39,12 +40,13 @@ time.sleep(60)
 ROOT = str(Path(__file__).parents[2])
 
 
-def until(true: Callable[[], bool], within_s: float = 20.0) -> None:
-    """Wait until something has become true."""
+def until(true: Callable[[], Any], within_s: float = 20.0) -> Any:
+    """Wait until something has become true; return it."""
     end = time.monotonic() + within_s
-    while not true():
+    while not (value := true()):
         assert time.monotonic() < end, "it did not come true in time"
         time.sleep(0.02)
+    return value
 
 
 def test_pauses_double_up_to_a_limit_and_begin_anew_after_a_healthy_life():
