@@ -149,6 +149,10 @@ class Store:
             self._judge_if_there(task_id)
         return claimed
 
+    def decline(self, ticket: Ticket) -> None:
+        """Put back what a message named: this worker winds up. Without it the slot rested until the re-send."""
+        self.write(lambda tx: slots.decline(tx, ticket))
+
     def hand_on(self, ticket: Ticket, *, next_in_s: float | None) -> list[Message]:
         """End a slice in order and return the messages to send now.
 

@@ -76,6 +76,13 @@ _DUE = Statement(
     WHERE task_id = :task AND n = :n
     """
 )
+_DECLINE = Statement(
+    """
+    UPDATE spiderpool_slot
+    SET state = 'due', due_at = @now, until = NULL
+    WHERE task_id = :task AND n = :n AND epoch = :epoch AND state = 'sent'
+    """
+)
 _NEXT = Statement(
     """
     SELECT (SELECT min(ready_at) FROM spiderpool_lane WHERE task_id = :task AND has_work),
@@ -137,6 +144,11 @@ def claim(tx: Tx, context: Context, ticket: Ticket, worker: str) -> Claim | None
         deadline_in_s=None if deadline_at is None else max(0.0, deadline_at - now),
         owner=task[6],
     )
+
+
+def decline(tx: Tx, ticket: Ticket) -> None:
+    """Make the slot of a message due again at once: the worker that took the message will not claim it."""
+    tx.run(_DECLINE, task=ticket.task_id, n=ticket.n, epoch=ticket.epoch)
 
 
 def is_sliced(options: Mapping[str, Any]) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
+from flask_spiderpool.bus.base import EventMessage
 from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.guard import LeaseGuard, boot_clock
 from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.crawl.rules import TaskRules
 from flask_spiderpool.crawl.spider import Spider
-from flask_spiderpool.errors import Fenced, SpiderPoolError, Unavailable, UnknownSpider
+from flask_spiderpool.errors import Fenced, SpiderPoolError, Unavailable, UnknownSpider, UnknownTask
 from flask_spiderpool.store import Claim, Message
 from flask_spiderpool.tasks.runtime import CLOSE_EXTRA_S, Runtime
-from flask_spiderpool.terms import EndReason
+from flask_spiderpool.terms import ENDED, EndReason, Event, Status
 
 logger = logging.getLogger(__name__)
 
@@ -24,16 +26,18 @@ CRASH_REST_S = 10.0  #: a slice that raised what it should not is tried again af
 def run_slice(runtime: Runtime, ticket: Ticket) -> Sequence[Message]:
     """Claim the slot that a message named, work, hand on; return the messages that shall go out now.
 
-    A message that is old or doubled claims nothing. A slice that was fenced ends silently: its slot belongs
-    to another epoch. When the database is away the slice ends too; the keeper makes up for it.
+    A message that is old or doubled claims nothing; one that comes while the process winds up is put back. A
+    slice that was fenced ends silently: its slot belongs to another epoch. When the database is away the slice
+    ends too; the keeper makes up for it.
     """
     with runtime.slice_place() as has_place:
-        if not has_place:
-            return ()
         # Before the statement is sent: counted from the answer the lease would seem longer than it is.
         asked_at = boot_clock()
         store = runtime.parts.store
         try:
+            if not has_place:
+                store.submit(store.decline, ticket).result()
+                return ()
             claim = store.submit(store.claim, *ticket, runtime.name).result()
             return () if claim is None else _claimed(runtime, claim, asked_at)
         except Fenced:
@@ -81,7 +85,35 @@ def _work(runtime: Runtime, claim: Claim, guard: LeaseGuard) -> Sequence[Message
     else:
         if runtime.draining:
             next_in_s = 0.0  # whoever is alive goes on at once
-    return store.submit(store.hand_on, claim.ticket, next_in_s=next_in_s).result()
+    messages = store.submit(store.hand_on, claim.ticket, next_in_s=next_in_s).result()
+    _tell(runtime, claim.ticket)
+    return messages
+
+
+def _tell(runtime: Runtime, ticket: Ticket) -> None:
+    """Tell whoever listens how the task stands, and forget what an ended one had seen. A hint: a failure costs
+    nobody anything."""
+    store = runtime.parts.store
+    try:
+        numbers = store.submit(store.numbers, ticket.task_id).result()
+    except (Unavailable, UnknownTask) as error:
+        logger.info("slice %s: its end could not be told: %s", _shown(ticket), error)
+        return
+    if numbers["status"] in ENDED:
+        runtime.engine.seen.forget(ticket.task_id)
+    if runtime.parts.bus is not None:
+        for event in _events(ticket, numbers):
+            runtime.parts.bus.publish(event)
+
+
+def _events(ticket: Ticket, numbers: dict[str, Any]) -> Iterator[EventMessage]:
+    task = {"task_id": str(ticket.task_id)}
+    counted = {name: numbers[name] for name in ("discovered", "done", "failed", "skipped")}
+    yield EventMessage(Event.TASK_PROGRESS, task | counted)
+    if numbers["status"] != Status.RUNNING:
+        yield EventMessage(
+            Event.TASK_STATUS, task | {"status": numbers["status"], "reason": numbers["end_reason"]}
+        )
 
 
 def _load(runtime: Runtime, claim: Claim) -> tuple[Spider, TaskRules]:

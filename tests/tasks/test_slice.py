@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from flask_spiderpool import control
+from flask_spiderpool.bus.memory import MemoryBus, MemoryHub
 from flask_spiderpool.config import Settings, settings_from
 from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.request import Ticket
@@ -27,7 +28,7 @@ from flask_spiderpool.tasks import slice as slices
 from flask_spiderpool.tasks.pump import work_through
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
 from flask_spiderpool.tasks.slice import run_slice
-from flask_spiderpool.terms import Status, Verb
+from flask_spiderpool.terms import Event, Status, Verb
 from tests.site.server import Reply, Site
 
 MakeRing = Callable[..., Site]
@@ -54,6 +55,7 @@ class Pool:
         self.store.create_tables()
         self.engine = sa.create_engine(url, poolclass=sa.NullPool)
         self.sent: list[Message] = []
+        self.hub = MemoryHub()
         parts = RuntimeParts(
             settings=self.settings,
             registry=self.registry,
@@ -61,6 +63,7 @@ class Pool:
             limiter=MemoryLimiter(),
             send=self.sent.extend,
             enter_app=nullcontext,
+            bus=MemoryBus(self.hub),
         )
         self.runtime = Runtime(parts, threads=1, keeps=False)
         self.runtime.start()
@@ -125,6 +128,25 @@ def test_a_slice_works_a_small_task_to_its_end(pool: Pool):
     assert pool.slot(task_id).state == "idle"
 
 
+def test_the_end_of_a_slice_is_told_on_the_bus(pool: Pool):
+    """Whoever listens hears how the task stands, and that it has ended; its seen-set is forgotten."""
+    listener = MemoryBus(pool.hub)
+    assert list(listener.subscribe(0)) == []
+    task_id = pool.begin()
+    run_slice(pool.runtime, pool.ticket())
+    told = {event.name: event.data for event in listener.subscribe(0)}
+    assert told[Event.TASK_PROGRESS] == {
+        "task_id": str(task_id),
+        "discovered": 10,
+        "done": 10,
+        "failed": 0,
+        "skipped": 0,
+    }
+    assert told[Event.TASK_STATUS] == {"task_id": str(task_id), "status": "finished", "reason": "complete"}
+    assert pool.runtime.engine.seen.of(task_id) == set()
+    listener.close()
+
+
 def test_a_doubled_message_does_nothing(pool: Pool):
     """The second delivery of one message claims nothing and asks the site for nothing."""
     pool.begin()
@@ -136,11 +158,11 @@ def test_a_doubled_message_does_nothing(pool: Pool):
 
 
 def test_a_draining_process_claims_nothing(pool: Pool):
-    """A message that arrives while the process winds up stays for somebody else."""
+    """A message that arrives while the process winds up is put back: whoever keeps house next sends it on."""
     task_id = pool.begin()
     pool.runtime.drain()
     assert list(run_slice(pool.runtime, pool.ticket())) == []
-    assert pool.slot(task_id).state == "sent"
+    assert pool.slot(task_id).state == "due"
     assert pool.site.log == []
 
 
