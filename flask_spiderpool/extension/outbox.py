@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from celery import Celery
@@ -52,6 +54,7 @@ class Outbox:
         self._eager_task = eager_task
         self._running = threading.local()
         self._lanes = PerProcess()
+        self._pid = os.getpid()
 
     def send(self, messages: Sequence[Message]) -> None:
         """Publish ``messages``, from a thread; in eager mode run them, and what they bring forth, here."""
@@ -60,11 +63,11 @@ class Outbox:
         except Exception:
             _log.exception("messages could not be sent; the keeper sends them later")
             return
-        if task is None:
-            for message in messages:
-                self._lane("broker").put(lambda message=message: publish(self._celery(), message))  # type: ignore[misc]
-        else:
+        if task is not None:
             self._run_inline(task, messages)
+            return
+        for message in messages:
+            self._lane("broker").put(partial(self._publish, message))
 
     def tell(self, command: CommandMessage) -> None:
         """Send ``command`` on the bus, from a thread."""
@@ -74,6 +77,14 @@ class Outbox:
         """Wait a second at most for what is still to leave. Idempotent."""
         for lane in self._lanes.take_all():
             lane.close(CLOSE_WAIT_S)
+
+    def _publish(self, message: Message) -> None:
+        celery = self._celery()
+        if self._pid != os.getpid():
+            # A child of a plain fork (gunicorn's preload) must not write on its parent's connection.
+            celery._after_fork()
+            self._pid = os.getpid()
+        publish(celery, message)
 
     def _lane(self, name: str) -> _Lane:
         return self._lanes.get(name, lambda: _Lane(name))

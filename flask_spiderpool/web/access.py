@@ -24,7 +24,7 @@ from flask_spiderpool.state import PoolState
 from flask_spiderpool.store.tokens import find_token
 from flask_spiderpool.terms import Role
 from flask_spiderpool.web.problems import problem
-from flask_spiderpool.web.transaction import transact
+from flask_spiderpool.web.transaction import look
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,7 +80,7 @@ def _identify(state: PoolState) -> Caller:
 
 
 def _by_token(state: PoolState, secret: str) -> Caller:
-    found = transact(state, lambda session: _caller_of(find_token(session, secret)))
+    found = look(state, lambda session: _caller_of(find_token(session, secret)))
     if found is None:
         raise _unauthorized("the token is unknown, expired or revoked", error="invalid_token")
     return found

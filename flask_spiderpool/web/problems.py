@@ -60,6 +60,8 @@ def problem(
     response = Response(json.dumps(body) + "\n", status, mimetype=MEDIA_TYPE)
     response.headers.extend(dict(headers or {}))
     response.headers["Cache-Control"] = "no-store"
+    # What was sent may be quoted in it: no browser may take it for a page.
+    response.headers["X-Content-Type-Options"] = "nosniff"
     return response
 
 

@@ -19,7 +19,7 @@ from flask_spiderpool.terms import Role, Status
 from flask_spiderpool.web.access import requires
 from flask_spiderpool.web.links import task_links
 from flask_spiderpool.web.schemas import PoolStatus, StatusArguments, TaskStatus
-from flask_spiderpool.web.transaction import transact
+from flask_spiderpool.web.transaction import look
 
 NAME = "spiderpool_spool"
 ALIVE_S = 15.0  #: a worker beats every 3 s
@@ -75,7 +75,7 @@ def _dumped(task: dict[str, Any]) -> Response:
 
 
 def _say_verdicts(state: PoolState) -> None:
-    waiting = transact(
+    waiting = look(
         state,
         lambda session: session.scalars(
             sa.select(Task.id).where(Task.status.in_(SETTLING)).limit(MAX_VERDICTS)
@@ -93,7 +93,7 @@ def task_status(state: PoolState, task_id: UUID) -> dict[str, Any]:
     return {
         "task_id": task_id,
         **{name: numbers[name] for name in ("status", "desired", "end_reason", "max_pages")},
-        **transact(state, lambda session: _described(state.task(task_id, session=session))),
+        **look(state, lambda session: _described(state.task(task_id, session=session))),
         "numbers": {name: numbers[name] for name in _NUMBERS},
         "links": task_links(task_id),
     }

@@ -1,4 +1,4 @@
-"""A view's transaction: committed at its end, repeated when it lost a race."""
+"""A view's transaction: committed at its end, repeated when it lost a race; and a look that commits nothing."""
 
 from __future__ import annotations
 
@@ -18,6 +18,12 @@ T = TypeVar("T")
 
 TRIES = 4
 FIRST_PAUSE_S = 0.02  #: doubled after each try, +- 50 %
+
+
+def look(state: PoolState, read: Callable[[Session], T]) -> T:
+    """Return what ``read`` finds. Commits nothing: the session may hold what the host has begun."""
+    with state.session() as session, translated():
+        return read(session)
 
 
 def transact(

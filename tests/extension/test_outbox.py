@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -180,6 +181,39 @@ def test_closing_waits_for_what_is_on_its_way(make: Make, monkeypatch: pytest.Mo
     outbox.send([_message(50)])
     outbox.close()
     assert sent[-1] == 50
+
+
+def test_a_forked_child_has_a_connection_of_its_own(make: Make, redis_url: str) -> None:
+    """Parent and child publish side by side, and every message arrives whole."""
+    celery = _celery(redis_url)
+    queue = f"q{uuid4().hex}"
+
+    def send(outbox: Outbox, *numbers: int) -> None:
+        outbox.send([Message(Ticket(uuid4(), n, 1), queue, 0) for n in numbers])
+        outbox.close()
+
+    outbox = make(celery)
+    send(outbox, 1)
+    inherited = celery.amqp.producer_pool
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            send(outbox, *range(2, 50))
+            code = 2 if celery.amqp.producer_pool is inherited else 0
+        finally:
+            os._exit(code)
+    send(outbox, *range(50, 100))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert celery.amqp.producer_pool is inherited
+    received = []
+    with celery.connection_for_read() as connection:
+        box = connection.SimpleQueue(queue)
+        for _ in range(99):
+            message = box.get(timeout=WAIT_S)
+            message.ack()
+            received.append(message.payload[0][1])
+    assert sorted(received) == list(range(1, 100))
 
 
 # -- eager mode
