@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -53,8 +54,9 @@ class Command:
     def worker(self) -> psutil.Process | None:
         """Return the supervised worker once it runs."""
         for child in psutil.Process(self.process.pid).children():
-            if "worker" in child.cmdline():
-                return child
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if "worker" in child.cmdline():
+                    return child
         return None
 
     def end(self) -> None:
@@ -64,7 +66,7 @@ class Command:
             self.process.kill()
         self.process.wait()
         for child in descendants:
-            if child.is_running():
+            with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill()
 
 
