@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 import queue
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from celery import Celery
+from kombu.messaging import Producer
 
 from flask_spiderpool.bus import Bus, CommandMessage
 from flask_spiderpool.state.process import PerProcess
@@ -53,8 +54,7 @@ class Outbox:
         self._bus = bus
         self._eager_task = eager_task
         self._running = threading.local()
-        self._lanes = PerProcess()
-        self._pid = os.getpid()
+        self._things = PerProcess()
 
     def send(self, messages: Sequence[Message]) -> None:
         """Publish ``messages``, from a thread; in eager mode run them, and what they bring forth, here."""
@@ -75,19 +75,23 @@ class Outbox:
 
     def close(self) -> None:
         """Wait a second at most for what is still to leave. Idempotent."""
-        for lane in self._lanes.take_all():
-            lane.close(CLOSE_WAIT_S)
+        things = self._things.take_all()
+        for lane in things:
+            if isinstance(lane, _Lane):
+                lane.close(CLOSE_WAIT_S)
+        for producer in things:
+            if isinstance(producer, Producer):
+                with suppress(Exception):
+                    producer.connection.release()
 
     def _publish(self, message: Message) -> None:
         celery = self._celery()
-        if self._pid != os.getpid():
-            # A child of a plain fork (gunicorn's preload) must not write on its parent's connection.
-            celery._after_fork()
-            self._pid = os.getpid()
-        publish(celery, message)
+        # Not Celery's pool of producers: a child of a plain fork would write on its parent's connections.
+        producer = self._things.get(f"producer {id(celery)}", lambda: _make_producer(celery))
+        publish(celery, producer, message)
 
     def _lane(self, name: str) -> _Lane:
-        return self._lanes.get(name, lambda: _Lane(name))
+        return self._things.get(name, lambda: _Lane(name))
 
     def _run_inline(self, task: Any, messages: Sequence[Message]) -> None:
         """Run messages one after the other; those sent meanwhile join the end, so nothing recurses."""
@@ -105,21 +109,30 @@ class Outbox:
             self._running.waiting = None
 
 
-def publish(celery: Celery, message: Message) -> None:
-    """Publish one message, by the task's name; tries once, and raises what the broker raises."""
-    with celery.amqp.producer_pool.acquire(block=True) as producer:
-        # Without a limit kombu would try for ever; the keeper sends again anyway.
-        producer.connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_S)
-        celery.send_task(
-            TASK_SLICE,
-            args=_arguments(message),
-            queue=message.queue,
-            priority=message.priority,
-            serializer="json",
-            ignore_result=True,
-            retry=False,
-            producer=producer,
-        )
+def publish(celery: Celery, producer: Producer, message: Message) -> None:
+    """Publish one message, by the task's name; on a connection that proves stale once more on a new one.
+
+    Raises what the broker raises: the keeper sends again what was lost.
+    """
+    # Without a limit kombu would try to connect for ever.
+    producer.connection.ensure_connection(max_retries=1, interval_start=0, timeout=CONNECT_TIMEOUT_S)
+    celery.send_task(
+        TASK_SLICE,
+        args=_arguments(message),
+        queue=message.queue,
+        priority=message.priority,
+        serializer="json",
+        ignore_result=True,
+        retry=True,
+        retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0, "interval_max": 0},
+        producer=producer,
+    )
+
+
+def _make_producer(celery: Celery) -> Producer:
+    """Make a producer on a connection that nobody else uses; it connects at the first message."""
+    producer: Producer = celery.amqp.Producer(celery.connection_for_write(), auto_declare=False)
+    return producer
 
 
 def _arguments(message: Message) -> tuple[str, int, int]:

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
@@ -20,6 +21,7 @@ from flask_spiderpool.extension import outbox as module
 from flask_spiderpool.extension.outbox import Outbox, publish
 from flask_spiderpool.store import Message
 from flask_spiderpool.terms import TASK_SLICE, Command
+from tests.servers.redis import RedisServer
 
 WAIT_S = 20.0
 
@@ -43,7 +45,8 @@ def make() -> Iterator[Make]:
     def outbox(
         celery: Celery | None = None, bus: Bus | None = None, task: Callable[[], Any] = lambda: None
     ) -> Outbox:
-        one = Outbox(lambda: celery, lambda: bus, task)  # type: ignore[arg-type, return-value]
+        theirs = celery or _celery("memory://")
+        one = Outbox(lambda: theirs, lambda: bus, task)  # type: ignore[arg-type, return-value]
         made.append(one)
         return one
 
@@ -57,7 +60,8 @@ def test_a_message_names_the_task_and_carries_the_ticket() -> None:
     celery = _celery("memory://")
     queue = f"q{uuid4().hex}"
     message = Message(Ticket(uuid4(), 3, 7), queue, 2)
-    publish(celery, message)
+    with celery.connection_for_write() as connection:
+        publish(celery, celery.amqp.Producer(connection), message)
     with celery.connection_for_read() as connection:
         received = connection.SimpleQueue(queue).get(timeout=WAIT_S)
     assert received.headers["task"] == TASK_SLICE
@@ -72,7 +76,7 @@ def test_messages_leave_by_a_thread_in_their_order(make: Make, monkeypatch: pyte
     sent: list[tuple[int, str]] = []
     done = threading.Event()
 
-    def keep(celery: Any, message: Message) -> None:
+    def keep(celery: Any, producer: Any, message: Message) -> None:
         sent.append((message.ticket.n, threading.current_thread().name))
         if message.ticket.n == 2:
             done.set()
@@ -116,7 +120,7 @@ def test_the_end_of_a_row_of_failures_is_told(
     """Whoever reads the log learns that the broker answers again."""
     answers = iter([OSError("refused"), OSError("refused"), None])
 
-    def flaky(celery: Any, message: Message) -> None:
+    def flaky(celery: Any, producer: Any, message: Message) -> None:
         error = next(answers)
         if error is not None:
             raise error
@@ -140,7 +144,7 @@ def test_too_many_waiting_are_dropped(
     monkeypatch.setattr(module, "CLOSE_WAIT_S", 0.01)
     entered, release, sent = threading.Event(), threading.Event(), []
 
-    def hang(celery: Any, message: Message) -> None:
+    def hang(celery: Any, producer: Any, message: Message) -> None:
         entered.set()
         release.wait(WAIT_S)
         sent.append(message.ticket.n)
@@ -172,7 +176,7 @@ def test_nothing_that_fails_reaches_the_caller(make: Make, caplog: pytest.LogCap
 def test_closing_waits_for_what_is_on_its_way(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A script that starts a task and ends has sent its message; a closed outbox can be used again."""
     sent: list[int] = []
-    monkeypatch.setattr(module, "publish", lambda celery, message: sent.append(message.ticket.n))
+    monkeypatch.setattr(module, "publish", lambda celery, producer, message: sent.append(message.ticket.n))
     outbox = make()
     outbox.send([_message(n) for n in range(50)])
     outbox.close()
@@ -181,6 +185,32 @@ def test_closing_waits_for_what_is_on_its_way(make: Make, monkeypatch: pytest.Mo
     outbox.send([_message(50)])
     outbox.close()
     assert sent[-1] == 50
+
+
+def _waiting(celery: Celery, queue: str) -> int:
+    """How many messages wait in a queue."""
+    with celery.connection_for_read() as connection:
+        return int(connection.default_channel.queue_declare(queue, passive=False).message_count)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    """Wait for what a thread does."""
+    deadline = time.monotonic() + WAIT_S
+    while not true():
+        assert time.monotonic() < deadline, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_a_stale_connection_costs_no_message(make: Make, own_redis: RedisServer) -> None:
+    """After a restart of the broker the first message finds its connection dead, and goes on a new one."""
+    celery = _celery(own_redis.url)
+    outbox, queue = make(celery), f"q{uuid4().hex}"
+    outbox.send([Message(Ticket(uuid4(), 0, 1), queue, 0)])
+    _until(lambda: _waiting(celery, queue) == 1)
+    own_redis.kill()
+    own_redis.start()
+    outbox.send([Message(Ticket(uuid4(), 1, 1), queue, 0)])
+    _until(lambda: _waiting(celery, queue) >= 1)
 
 
 def test_a_forked_child_has_a_connection_of_its_own(make: Make, redis_url: str) -> None:
@@ -194,18 +224,18 @@ def test_a_forked_child_has_a_connection_of_its_own(make: Make, redis_url: str) 
 
     outbox = make(celery)
     send(outbox, 1)
-    inherited = celery.amqp.producer_pool
+    outbox.send([Message(Ticket(uuid4(), 2, 1), queue, 0)])
+    _until(lambda: _waiting(celery, queue) == 2)
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            send(outbox, *range(2, 50))
-            code = 2 if celery.amqp.producer_pool is inherited else 0
+            send(outbox, *range(3, 50))
+            code = 0
         finally:
             os._exit(code)
     send(outbox, *range(50, 100))
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert celery.amqp.producer_pool is inherited
     received = []
     with celery.connection_for_read() as connection:
         box = connection.SimpleQueue(queue)
