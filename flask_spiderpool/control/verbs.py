@@ -19,6 +19,7 @@ from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
 from flask_spiderpool.control.seeds import begin
 from flask_spiderpool.crawl.options import SpiderOptions
+from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.store import Message, verbs
@@ -117,8 +118,8 @@ def retry(
 
     ``max_pages`` replaces the task's limit; a task that ended at its limit needs a larger one.
     """
-    if max_pages is not None and (isinstance(max_pages, bool) or max_pages < 1):
-        raise InvalidParameter("max_pages", "must be 1 or more")
+    if max_pages is not None:
+        max_pages = SpiderOptions.parse(max_pages=max_pages).max_pages
     plain = _plain(session)
     known = as_task_id(task_id)
     note = _note(note)

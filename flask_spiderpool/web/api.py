@@ -14,7 +14,7 @@ from flask_spiderpool.web.access import check_access, requires
 from flask_spiderpool.web.body import check_body
 from flask_spiderpool.web.fields import one_or_many_properties
 from flask_spiderpool.web.problems import MEDIA_TYPE, handle_problems
-from flask_spiderpool.web.schemas import Problem
+from flask_spiderpool.web.schemas import PoolStatus, Problem, TaskStatus
 
 #: Keeps our API's settings apart from those of an Api that the host has itself.
 CONFIG_PREFIX = "SPIDERPOOL_REST"
@@ -48,6 +48,8 @@ class PoolApi(Api):
         elif list(app.extensions["flask-smorest"]["apis"]) == [self.config_prefix]:
             del app.cli.commands[openapi_cli.name]
         self.ma_plugin.converter.add_attribute_function(one_or_many_properties)
+        for schema in (PoolStatus, TaskStatus):
+            self.spec.components.schema(schema.__name__, schema=schema)
 
     def _register_error_handlers(self) -> None:
         """Do nothing: smorest would turn the host's own error pages into JSON."""

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import sqlalchemy as sa
 from flask import Blueprint as FlaskBlueprint
-from flask import Response, jsonify
+from flask import jsonify
 from flask_smorest import Blueprint
 
 from flask_spiderpool.control import translated
@@ -40,6 +40,7 @@ _NUMBERS = (
     "items",
     "wire_bytes",
 )
+_EITHER = {"oneOf": [{"$ref": f"#/components/schemas/{name}"} for name in ("PoolStatus", "TaskStatus")]}
 _NEVER_STORED = {"Cache-Control": "no-store"}
 
 
@@ -50,8 +51,7 @@ def make_spool_blueprint(state: PoolState) -> FlaskBlueprint:
     @blueprint.get("/status")
     @requires(Role.VIEWER)
     @blueprint.arguments(StatusArguments, location="query")
-    @blueprint.response(200, PoolStatus)
-    @blueprint.alt_response(200, schema=TaskStatus, success=True, description="With task_id: that task")
+    @blueprint.response(200, _EITHER, description="The pool; with task_id that task")
     @blueprint.alt_response(404, "NOT_FOUND")
     def status(arguments: dict[str, Any]) -> Any:
         """Workers, tasks by status, throughput; or one task with its numbers"""
@@ -60,18 +60,14 @@ def make_spool_blueprint(state: PoolState) -> FlaskBlueprint:
             _say_verdicts(state)
             with translated():
                 answer = pool_status(state.store(), state.pulse())
-            return answer, 200, _NEVER_STORED
+            return jsonify(PoolStatus().dump(answer)), 200, _NEVER_STORED
         if task_status(state, task_id)["status"] in SETTLING:
             with translated():
                 state.store().verdict(task_id)
-        return _dumped(task_status(state, task_id)), 200, _NEVER_STORED
+        return jsonify(TaskStatus().dump(task_status(state, task_id))), 200, _NEVER_STORED
 
     made: FlaskBlueprint = blueprint
     return made
-
-
-def _dumped(task: dict[str, Any]) -> Response:
-    return jsonify(TaskStatus().dump(task))
 
 
 def _say_verdicts(state: PoolState) -> None:

@@ -337,7 +337,7 @@ def test_retry_goes_on_with_an_ended_task(session: Session, engine: sa.Engine, p
     assert parts.commands[-1].data["desired"] == "run"
 
 
-@pytest.mark.parametrize("max_pages", [0, -1, True])
+@pytest.mark.parametrize("max_pages", [0, -1, True, 10**30, 1.5])
 def test_retry_with_a_wrong_limit(session: Session, parts: Parts, max_pages: int) -> None:
     """The field is named."""
     with pytest.raises(InvalidParameter) as caught:
