@@ -19,7 +19,6 @@ from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
 from flask_spiderpool.control.seeds import begin
 from flask_spiderpool.crawl.options import SpiderOptions
-from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.store import Message, verbs
