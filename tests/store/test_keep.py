@@ -104,6 +104,18 @@ def test_expired_slot_is_returned_and_sent_again(frontier: Frontier) -> None:
     frontier.check(ticket.task_id)
 
 
+def test_expired_slot_is_due_in_the_same_transaction(frontier: Frontier) -> None:
+    """What an expired slot held is queued, and the slot due, in one transaction: nothing is left to be mended."""
+    ticket = frontier.claimed(3)
+    frontier.take(ticket, 2)
+    frontier.advance(21)
+    slot = (ticket.task_id, ticket.n, ticket.epoch)
+    assert frontier.store.write(lambda tx: expire.expire(tx, frontier.context, slot)) == 0
+    assert frontier.slot(ticket.task_id).state == "due"
+    assert frontier.slot(ticket.task_id).leased == 0
+    assert frontier.store.read(keep.stranded) == []
+
+
 def test_hand_back_is_no_death(frontier: Frontier) -> None:
     """What a worker hands back in order counts no death."""
     ticket = frontier.claimed(3)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import shutil
 import tempfile
 from typing import Any
@@ -20,6 +21,7 @@ from flask_spiderpool.terms import ENDED, Status, Verb
 from tests.store.frontiers import Frontier, link, page
 
 NAMES = itertools.count()
+WORKERS = strategies.sampled_from(["w1", "w2"])
 VERDICTS = strategies.sampled_from(list(Verdict))
 
 
@@ -39,9 +41,14 @@ class PoolMachine(RuleBasedStateMachine):
         self.held: dict[Ticket, list[LeasedRequest]] = {}
         self.settled: list[tuple[Ticket, list[Outcome]]] = []
         self.frozen: set[Ticket] = set()
+        self.mended: list[str] = []
+        self.listener = logging.Handler(logging.WARNING)
+        self.listener.emit = lambda record: self.mended.append(record.getMessage())  # type: ignore[method-assign]
+        logging.getLogger("spiderpool.store").addHandler(self.listener)
 
     def teardown(self) -> None:
         """Close the store and delete its file."""
+        logging.getLogger("spiderpool.store").removeHandler(self.listener)
         self.frontier.close()
         shutil.rmtree(self.folder)
 
@@ -49,8 +56,9 @@ class PoolMachine(RuleBasedStateMachine):
         seeds=strategies.integers(1, 6),
         slots=strategies.integers(1, 3),
         limit=strategies.sampled_from([None, 3, 50]),
+        claimed=strategies.booleans(),
     )
-    def start(self, seeds: int, slots: int, limit: int | None) -> None:
+    def start(self, seeds: int, slots: int, limit: int | None, claimed: bool) -> None:
         """A task is started."""
         hosts = itertools.cycle(["a.example", "b.example"])
         given = [link(f"seed{number}", next(hosts)) for number in range(seeds)]
@@ -68,24 +76,33 @@ class PoolMachine(RuleBasedStateMachine):
             session.commit()
             self.task_id = task.id
         self.messages += messages
+        if claimed:
+            self.deliver("w1")
 
-    @precondition(lambda self: self.messages)
-    @rule(data=strategies.data(), kept=strategies.booleans(), worker=strategies.sampled_from(["w1", "w2"]))
-    def deliver(self, data: Any, kept: bool, worker: str) -> None:
-        """A message arrives; it may arrive again later."""
-        message = data.draw(strategies.sampled_from(self.messages))
-        if not kept:
-            self.messages.remove(message)
+    def _claim(self, message: Message, worker: str) -> None:
         claim = self.store.claim(*message.ticket, worker)
         if claim is not None:
             self.tickets.append(claim.ticket)
             self.held[claim.ticket] = []
 
     @precondition(lambda self: self.messages)
+    @rule(data=strategies.data(), worker=WORKERS)
+    def deliver_again(self, data: Any, worker: str) -> None:
+        """Some message arrives, and will arrive again."""
+        self._claim(data.draw(strategies.sampled_from(self.messages)), worker)
+
+    @precondition(lambda self: self.messages)
+    @rule(worker=WORKERS)
+    def deliver(self, worker: str) -> None:
+        """All messages that are under way arrive."""
+        while self.messages:
+            self._claim(self.messages.pop(), worker)
+
+    @precondition(lambda self: self.messages)
     @rule()
     def lose(self) -> None:
         """A message is lost."""
-        self.messages.pop(0)
+        self.messages.pop()
 
     def _ticket(self, data: Any) -> Ticket:
         ticket: Ticket = data.draw(strategies.sampled_from(self.tickets))
@@ -179,15 +196,19 @@ class PoolMachine(RuleBasedStateMachine):
         """The living renew their leases."""
         self.store.renew([ticket for ticket in self.tickets if ticket not in self.frozen])
 
-    @rule(by_s=strategies.sampled_from([1.0, 8.0, 25.0, 700.0]))
+    @rule(by_s=strategies.sampled_from([1.0, 8.0, 700.0]))
     def wait(self, by_s: float) -> None:
         """Time passes."""
         self.frontier.advance(by_s)
 
-    @rule()
-    def keep(self) -> None:
-        """A keeper makes its pass."""
+    @rule(by_s=strategies.sampled_from([0.0, 1.0, 25.0]), worker=WORKERS, arrive=strategies.booleans())
+    def keep(self, by_s: float, worker: str, arrive: bool) -> None:
+        """Time passes, a keeper makes its pass, and what it sends arrives or not; it has nothing to mend."""
+        self.frontier.advance(by_s)
         self.messages += self.store.keep_house()
+        assert self.mended == []
+        if arrive and self.messages:
+            self.deliver(worker)
 
     @rule(verb=strategies.sampled_from([Verb.PAUSE, Verb.RESUME, Verb.STOP, Verb.RETRY]))
     def say(self, verb: Verb) -> None:
@@ -230,6 +251,6 @@ class PoolMachine(RuleBasedStateMachine):
 
 
 PoolMachine.TestCase.settings = settings(
-    max_examples=15, stateful_step_count=30, suppress_health_check=list(HealthCheck)
+    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPool = PoolMachine.TestCase
