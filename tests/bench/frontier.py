@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import os
 import random
 import shutil
 import statistics
@@ -38,6 +37,7 @@ BATCH = 50
 LINKS = 40
 NEW_LINKS = 4
 PARKED_S = 3600.0
+WARM_UP = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,43 +129,60 @@ def outcomes_of(frontier: Frontier, ticket: Ticket, cycle: int, known: int, text
     return outcomes
 
 
-def measure(url: str, database: str, queued: int, parked_hosts: int, *, cycles: int, text: str) -> Figures:
-    """Return the medians of ``cycles`` cycles on a fresh frontier."""
-    store = Store.open(url, Settings(lease_s=600))
-    store.create_tables()
-    frontier = Frontier(store, url)
-    try:
-        ticket = frontier.claimed(1, max_pages=10**9)
-        fill(frontier, ticket.task_id, queued, parked_hosts)
-        leases, settles, cpu = [], [], []
-        for cycle in range(cycles + 3):
-            began = time.perf_counter()
-            outcomes = outcomes_of(frontier, ticket, cycle, queued, text)
-            gc.collect()
-            # What the lease itself took is measured apart: making the outcomes is the bench's own work.
-            del began
-            cpu_began, began = time.process_time(), time.perf_counter()
-            store.settle(ticket, outcomes)
-            settles.append((time.perf_counter() - began) * 1000)
-            cpu.append((time.process_time() - cpu_began) * 1000)
-            began = time.perf_counter()
-            taken = frontier.take(ticket, BATCH, default=BATCH)
-            leases.append((time.perf_counter() - began) * 1000)
-            store.release(ticket, taken)
-        told = store.reconcile(ticket.task_id)
+class Bench:
+    """One frontier, filled, and what its cycles cost."""
+
+    def __init__(self, database: str, url: str, queued: int, parked_hosts: int, text: str) -> None:
+        self.database, self.queued, self.parked_hosts, self.text = database, queued, parked_hosts, text
+        store = Store.open(url, Settings(lease_s=600))
+        store.create_tables()
+        self.frontier = Frontier(store, url)
+        self.ticket = self.frontier.claimed(1, max_pages=10**9)
+        fill(self.frontier, self.ticket.task_id, queued, parked_hosts)
+        self.leases_ms: list[float] = []
+        self.settles_ms: list[float] = []
+        self.cpu_ms: list[float] = []
+
+    def cycle(self, number: int) -> None:
+        """Lease a batch and settle it, both measured, and put the next batch back."""
+        store = self.frontier.store
+        outcomes = outcomes_of(self.frontier, self.ticket, number, self.queued, self.text)
+        gc.collect()
+        cpu_began, began = time.process_time(), time.perf_counter()
+        store.settle(self.ticket, outcomes)
+        self.settles_ms.append((time.perf_counter() - began) * 1000)
+        self.cpu_ms.append((time.process_time() - cpu_began) * 1000)
+        began = time.perf_counter()
+        taken = self.frontier.take(self.ticket, BATCH, default=BATCH)
+        self.leases_ms.append((time.perf_counter() - began) * 1000)
+        store.release(self.ticket, taken)
+
+    def figures(self) -> Figures:
+        """Return the medians, without the first cycles, after a look whether the numbers still reconcile."""
+        told = self.frontier.store.reconcile(self.ticket.task_id)
         assert told["ok"], told
-    finally:
-        frontier.close()
-    settle_ms = statistics.median(settles[3:])
-    return Figures(
-        database,
-        queued,
-        parked_hosts,
-        round(statistics.median(leases[3:]), 3),
-        round(settle_ms, 2),
-        round(settle_ms / BATCH, 3),
-        round(statistics.median(cpu[3:]) / BATCH, 3),
-    )
+        settle_ms = statistics.median(self.settles_ms[WARM_UP:])
+        return Figures(
+            self.database,
+            self.queued,
+            self.parked_hosts,
+            round(statistics.median(self.leases_ms[WARM_UP:]), 3),
+            round(settle_ms, 2),
+            round(settle_ms / BATCH, 3),
+            round(statistics.median(self.cpu_ms[WARM_UP:]) / BATCH, 3),
+        )
+
+
+def words(length: int) -> str:
+    """Return text that compresses as prose does."""
+    rng = random.Random(7)
+    known = ["pool", "crawl", "lease", "settle", "document", "page", "slice", "keeper", "frontier", "site"]
+    parts: list[str] = []
+    size = 0
+    while size < length:
+        parts.append(rng.choice(known) + str(rng.randrange(1000)))
+        size += len(parts[-1]) + 1
+    return " ".join(parts)[:length]
 
 
 def main() -> None:
@@ -180,33 +197,27 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=60)
     parser.add_argument("--text", type=int, default=0, help="bytes of text a page")
     arguments = parser.parse_args()
-    rng = random.Random(7)
-    words = ["pool", "crawl", "lease", "settle", "document", "page", "slice", "keeper", "frontier", "site"]
-    text = ""
-    while len(text) < arguments.text:
-        text += rng.choice(words) + str(rng.randrange(1000)) + " "
-    text = text[: arguments.text]
+    text = words(arguments.text)
     names = [name for name in arguments.databases.split(",") for _ in range(2)]
-    found: dict[str, list[Figures]] = {}
-    os.environ.setdefault("TZ", "UTC")
     with databases(names) as each:
-        for number, (name, url) in enumerate(each):
-            large = number % 2 == 1
-            figures = measure(
-                url,
-                name,
-                arguments.large if large else arguments.small,
-                arguments.parked if large else 0,
-                cycles=arguments.cycles,
-                text=text,
+        urls = list(each)
+        for (name, small_url), (_, large_url) in zip(urls[::2], urls[1::2], strict=True):
+            small = Bench(name, small_url, arguments.small, 0, text)
+            large = Bench(name, large_url, arguments.large, arguments.parked, text)
+            # In turns, so that what else the machine does falls on both.
+            for number in range(arguments.cycles + WARM_UP):
+                small.cycle(number)
+                large.cycle(number)
+            found = [bench.figures() for bench in (small, large)]
+            for figures in found:
+                print(json.dumps(asdict(figures)), flush=True)
+            print(
+                f"{name}: lease x {found[1].lease_ms / found[0].lease_ms:.2f}, "
+                f"settle x {found[1].settle_ms / found[0].settle_ms:.2f}",
+                flush=True,
             )
-            found.setdefault(name, []).append(figures)
-            print(json.dumps(asdict(figures)), flush=True)
-    for name, (small, large_figures) in found.items():
-        print(
-            f"{name}: lease x {large_figures.lease_ms / small.lease_ms:.2f}, "
-            f"settle x {large_figures.settle_ms / small.settle_ms:.2f}"
-        )
+            for bench in (small, large):
+                bench.frontier.close()
 
 
 if __name__ == "__main__":
