@@ -31,6 +31,11 @@ def pool_state(app: Flask) -> PoolState:
         ) from None
 
 
+def shown_database(state: PoolState) -> str:
+    """Return the URL of the pool's database for a person: without its password."""
+    return sa.make_url(state.database_url()).render_as_string(hide_password=True)
+
+
 @contextmanager
 def open_pool() -> Iterator[tuple[PoolState, Session]]:
     """Yield the current app's pool and a session; at the end let waiting messages leave."""

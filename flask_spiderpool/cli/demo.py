@@ -15,7 +15,7 @@ from flask import Flask
 from flask.cli import ScriptInfo
 
 from flask_spiderpool import control
-from flask_spiderpool.cli.app import caller, pool_state
+from flask_spiderpool.cli.app import caller, pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
 from flask_spiderpool.cli.progress import CrawlProgress
@@ -120,7 +120,7 @@ def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID
         yield from _newest(session, name)
     script = f"flask --app {app.import_name}"
     yield ""
-    yield f"it lies   in {state.database.engine().url.render_as_string()}, tables spiderpool_*"
+    yield f"it lies   in {shown_database(state)}, tables spiderpool_*"
     yield "go on     " + f"{script} spiderpool tasks"
     yield "          " + f"{script} spiderpool status {str(task_id)[:8]}"
     yield "          " + f"{script} spiderpool token create me   (then curl, as the README shows)"

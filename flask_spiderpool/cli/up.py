@@ -7,7 +7,7 @@ from flask import Flask
 from flask.cli import ScriptInfo
 
 from flask_spiderpool import migrations
-from flask_spiderpool.cli.app import pool_state
+from flask_spiderpool.cli.app import pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
 from flask_spiderpool.cli.serve import Address, WebServer
 from flask_spiderpool.cli.worker import POOLS
@@ -66,7 +66,7 @@ def _where(state: PoolState, here: Running) -> list[str]:
         f"web       {here.web.url}/",
         f"status    {here.web.url}{prefix}/spool/status  (needs a token: flask spiderpool token create NAME)",
         f"worker    process {here.worker.pid}, started again if it dies",
-        f"database  {state.database.engine().url.render_as_string()}",
+        f"database  {shown_database(state)}",
         f"broker    {state.celery().connection_for_write().as_uri()}",
         "Ctrl-C ends both. For many visitors serve the app with gunicorn and run 'flask spiderpool worker'.",
     ]

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from uuid import UUID, uuid4
 
 import pytest
 import sqlalchemy as sa
 from click.testing import Result
 from flask import Flask
+from flask_migrate import Migrate
 
+from flask_spiderpool import migrations
 from flask_spiderpool.cli import spiderpool
+from flask_spiderpool.cli.app import shown_database
 from flask_spiderpool.cli.group import COMMANDS
+from flask_spiderpool.cli.up import prepare_tables
+from flask_spiderpool.errors import SetupError
 from flask_spiderpool.models import History, Task, Token
 from flask_spiderpool.terms import Role
 from tests.cli.conftest import Cli
@@ -225,3 +231,31 @@ def test_an_app_without_a_pool_is_told_so():
     result = Flask("bare").test_cli_runner().invoke(spiderpool, ["tasks"])
     assert result.exit_code == 1
     assert "SpiderPool().init_app" in result.output
+
+
+def test_up_leaves_the_tables_of_a_migrating_host_to_the_host(app: Flask, sqlite_url: str):
+    """One owner of migrations a database: where Flask-Migrate is, its commands are named; where the host has
+    made the tables, nothing is done twice."""
+    db = app.extensions["sqlalchemy"]
+    Migrate(app, db)
+    state = app.extensions["spiderpool"]
+    with pytest.raises(SetupError, match="flask db upgrade"):
+        prepare_tables(app, state)
+    with app.app_context():
+        db.create_all()
+    prepare_tables(app, state)
+    assert migrations.current(sqlite_url) is None
+
+
+def test_up_makes_the_tables_of_other_hosts(app: Flask, sqlite_url: str):
+    """Each start brings them up to date."""
+    state = app.extensions["spiderpool"]
+    prepare_tables(app, state)
+    prepare_tables(app, state)
+    assert migrations.current(sqlite_url) == migrations.head()
+
+
+def test_a_password_is_never_shown():
+    """What ``up`` and ``demo`` print may stand in a log."""
+    state = SimpleNamespace(database_url=lambda: "postgresql+psycopg://me:secret@db.example/x")
+    assert shown_database(state) == "postgresql+psycopg://me:***@db.example/x"
