@@ -63,8 +63,7 @@ class _Acts:
 
     def _ended(self, session: Session, transaction: SessionTransaction) -> None:
         self._owed.pop(transaction, None)
-        if transaction.parent is not None:
-            return
+        # Filled as the outermost commits, whose end is the next one.
         ready, self._ready = self._ready, []
         for act in ready:
             try:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import logging
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -58,6 +60,23 @@ def test_a_rollback_means_it_never_was(session: Session) -> None:
     _write(session)
     session.commit()
     assert done == []
+
+
+def test_what_is_dropped_is_freed(session: Session) -> None:
+    """A long-lived session does not hold on to the acts of its rollbacks."""
+
+    class Act:
+        def __call__(self) -> None:
+            raise AssertionError("dropped")
+
+    act = Act()
+    freed = weakref.ref(act)
+    _write(session)
+    after_outermost_commit(session, act)
+    del act
+    session.rollback()
+    gc.collect()
+    assert freed() is None
 
 
 def test_closing_without_commit_drops_it(session: Session) -> None:
