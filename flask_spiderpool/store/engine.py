@@ -11,10 +11,14 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from flask_spiderpool.config import Settings
 from flask_spiderpool.errors import SetupError
 
 BUSY_S = 15.0  #: how long SQLite waits for another process's writer
+#: A transaction of ours takes milliseconds: one that its process left open so long is ended by PostgreSQL.
+OPEN_S = 5.0
+#: Less than that: when a whole process is frozen, those of its transactions that stand in line for a lock
+#: leave the line before the lock is free. Else each would get it in turn, and hold it as long.
+LOCK_S = 4.0
 
 #: deadlock, serialization, lock timeout: the transaction is repeated.
 _AGAIN = frozenset({"40P01", "40001", "55P03"})
@@ -24,11 +28,11 @@ _AWAY = ("08", "57P", "53")
 _DATA = ("22", "23", "54")
 
 
-def make_engine(url: str | sa.URL, settings: Settings, *, connections: int) -> sa.Engine:
+def make_engine(url: str | sa.URL, *, connections: int) -> sa.Engine:
     """Make an engine for the store. No connection is opened yet.
 
-    PostgreSQL: READ COMMITTED whatever the host chose; a transaction that its process left open (SIGSTOP,
-    a dead machine) is ended after a lease's time, because its row locks would hold up everyone else.
+    PostgreSQL: READ COMMITTED whatever the host chose; transactions that a frozen process or a dead machine
+    left open are ended, because their row locks would hold up everyone else, the verbs too.
     """
     url = sa.make_url(url)
     if url.get_backend_name() == "postgresql":
@@ -41,7 +45,7 @@ def make_engine(url: str | sa.URL, settings: Settings, *, connections: int) -> s
             pool_timeout=30,
             connect_args={"connect_timeout": 5, "application_name": "spiderpool"},
         )
-        sa.event.listen(engine, "connect", _prepare_postgres(settings))
+        sa.event.listen(engine, "connect", _prepare_postgres)
         return engine
     if url.get_backend_name() != "sqlite":
         raise SetupError(
@@ -81,22 +85,17 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     cursor.close()
 
 
-def _prepare_postgres(settings: Settings) -> Any:
-    idle_ms = int(max(settings.lease_s, 5.0) * 1000)
-
-    def prepare(connection: Any, record: Any) -> None:
-        automatic = connection.autocommit
-        connection.autocommit = True
-        try:
-            connection.execute(f"SET idle_in_transaction_session_timeout = {idle_ms}")
-            connection.execute("SET lock_timeout = '20s'")
-            # A server built without lz4 keeps its default; pages then take twice the room.
-            with contextlib.suppress(Exception):
-                connection.execute("SET default_toast_compression = 'lz4'")
-        finally:
-            connection.autocommit = automatic
-
-    return prepare
+def _prepare_postgres(connection: Any, record: Any) -> None:
+    automatic = connection.autocommit
+    connection.autocommit = True
+    try:
+        connection.execute(f"SET idle_in_transaction_session_timeout = {OPEN_S * 1000:.0f}")
+        connection.execute(f"SET lock_timeout = {LOCK_S * 1000:.0f}")
+        # A server built without lz4 keeps its default; pages then take twice the room.
+        with contextlib.suppress(Exception):
+            connection.execute("SET default_toast_compression = 'lz4'")
+    finally:
+        connection.autocommit = automatic
 
 
 def _driver_error(error: BaseException) -> BaseException:

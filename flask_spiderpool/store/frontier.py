@@ -69,7 +69,7 @@ class Store:
         ``renewals=False`` for a process that runs no slices: it needs no connection for them.
         """
         connections = settings.store_threads if sa.make_url(url).get_backend_name() == "postgresql" else 2
-        return cls(make_engine(url, settings, connections=connections), settings, renewals=renewals)
+        return cls(make_engine(url, connections=connections), settings, renewals=renewals)
 
     def _new_context(self) -> Context:
         hosts = HostIds(self._transactions.write)

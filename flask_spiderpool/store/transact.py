@@ -160,7 +160,7 @@ class Transactions:
         with self._lock:
             if self._side is None:
                 size = 1 if self.postgres else self._settings.store_threads
-                self._side = make_engine(self._engine.url, self._settings, connections=size)
+                self._side = make_engine(self._engine.url, connections=size)
                 if not self.postgres:
                     begin_reading(self._side)
             return self._side

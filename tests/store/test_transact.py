@@ -6,6 +6,7 @@ import contextlib
 import os
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from sqlalchemy.pool import StaticPool
 from flask_spiderpool.config import Settings
 from flask_spiderpool.errors import SetupError, Unavailable
 from flask_spiderpool.store import Store, verbs
+from flask_spiderpool.store.engine import OPEN_S, make_engine
 from flask_spiderpool.store.sql import Statement, Tx
+from flask_spiderpool.terms import Verb
 from tests.servers.postgres import PostgresServer
 from tests.store.frontiers import Frontier, done, links
 
@@ -43,7 +46,36 @@ def test_connections_are_prepared(postgres_frontier: Frontier) -> None:
         "SELECT current_setting('default_toast_compression'),"
         " current_setting('idle_in_transaction_session_timeout')"
     )
-    assert postgres_frontier.store.read(lambda tx: tx.one(show)) == ("lz4" if has_lz4 else "pglz", "20s")
+    assert postgres_frontier.store.read(lambda tx: tx.one(show)) == ("lz4" if has_lz4 else "pglz", "5s")
+
+
+def test_frozen_process_holds_up_nobody_for_long(postgres_frontier: Frontier) -> None:
+    """Of a frozen process one transaction holds a lock and one waits for it: both are gone when one's time is up."""
+    f = postgres_frontier
+    task_id = f.start().ticket.task_id
+    frozen, revived = make_engine(f.url, connections=2), threading.Event()
+    lock = sa.text("SELECT 1 FROM spiderpool_slot FOR UPDATE")
+
+    def next_in_line() -> None:
+        with contextlib.suppress(sa.exc.DBAPIError), frozen.connect() as connection:
+            try:
+                connection.execute(lock)
+            finally:
+                revived.wait(60)
+
+    with frozen.connect() as holder:
+        holder.execute(lock)
+        waiting = f.waiting(next_in_line)
+        began = time.monotonic()
+        f.verb(task_id, Verb.STOP)
+        took_s = time.monotonic() - began
+        revived.set()
+        waiting.result()
+        with pytest.raises(sa.exc.DBAPIError):
+            holder.execute(lock)
+        holder.invalidate()
+    frozen.dispose()
+    assert took_s < 1.5 * OPEN_S
 
 
 def test_sqlite_is_prepared(sqlite_frontier: Frontier) -> None:
