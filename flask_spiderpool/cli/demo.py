@@ -21,11 +21,12 @@ from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
 from flask_spiderpool.cli.progress import CrawlProgress
 from flask_spiderpool.cli.serve import Address, WebServer
 from flask_spiderpool.cli.up import prepare_tables
-from flask_spiderpool.errors import InvalidParameter
+from flask_spiderpool.errors import InvalidParameter, SpiderPoolError
 from flask_spiderpool.models import Document, Page, Request
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import ENDED, RequestState, Status
 
+PORT = 5000  #: as flask run; on some systems another service has it
 LOOK_S = 0.5
 ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
 SHOWN_PAGES = 5
@@ -38,17 +39,22 @@ SHOWN_REASONS = 5
 @click.option("--path", help="Where to begin on the app's own site. Default: DEMO_PATH of its configuration.")
 @click.option("--host", "-h", default="127.0.0.1", show_default=True, help="Address to serve on.")
 @click.option(
-    "--port", "-p", type=click.IntRange(0, 65535), default=5000, show_default=True, help="0: a free one."
+    "--port",
+    "-p",
+    type=click.IntRange(0, 65535),
+    help=f"Default: {PORT}, or a free one when that is taken.",
 )
 @click.option("--once", is_flag=True, help="End after the crawl; exit code 0 only if it has finished.")
 @click.pass_context
-def demo(ctx: click.Context, spider: str | None, path: str | None, host: str, port: int, once: bool) -> None:
+def demo(
+    ctx: click.Context, spider: str | None, path: str | None, host: str, port: int | None, once: bool
+) -> None:
     """Start everything, crawl the app's own site through real HTTP on loopback, and show what was found.
 
     Goes on serving until Ctrl-C.
     """
     info = ctx.ensure_object(ScriptInfo)
-    address = Address(host, port)
+    address = _address(host, port)
     # The pool refuses loopback unless somebody names it; the worker inherits this.
     named = [os.environ[ALLOW_VARIABLE]] if os.environ.get(ALLOW_VARIABLE) else []
     os.environ[ALLOW_VARIABLE] = ",".join([*named, address.url.removeprefix("http://")])
@@ -78,6 +84,16 @@ def demo(ctx: click.Context, spider: str | None, path: str | None, host: str, po
             here.stop.wait()
     if once and status is not Status.FINISHED:
         raise SystemExit(EXIT_FAILED)
+
+
+def _address(host: str, port: int | None) -> Address:
+    """Return where to serve; somebody who named no port gets one that is free."""
+    if port is not None:
+        return Address(host, port)
+    try:
+        return Address(host, PORT)
+    except SpiderPoolError:
+        return Address(host, 0)
 
 
 def _start(app: Flask, state: PoolState, name: str, url: str) -> UUID:
