@@ -75,7 +75,7 @@ def _folder_broker(app: Flask) -> dict[str, Any]:
             " name a broker by SPIDERPOOL_BROKER_URL"
         ) from exc
     return {
-        "broker_url": "filesystem://",
+        "broker_url": "filesystem://localhost",
         "broker_transport_options": {
             "data_folder_in": str(queue),
             "data_folder_out": str(queue),

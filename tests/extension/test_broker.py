@@ -54,7 +54,7 @@ def test_one_is_made_without_a_server(tmp_path: Path) -> None:
     celery = find_or_make_celery(app, None, Settings())
     assert app.extensions["celery"] is celery
     assert celery.main == "shop"
-    assert celery.conf.broker_url == "filesystem://"
+    assert celery.conf.broker_url == "filesystem://localhost"
     assert celery.conf.result_backend is None
     assert celery.conf.task_default_queue == "spiderpool"
     folders = celery.conf.broker_transport_options
