@@ -254,8 +254,9 @@ def test_the_tables_stand_in_the_hosts_metadata(order: str) -> None:
         assert set(metadata.tables) <= set(sa.inspect(db.engine).get_table_names())
 
 
+@pytest.mark.filterwarnings("error::sqlalchemy.exc.SAWarning")
 def test_two_apps_of_one_db_copy_once() -> None:
-    """The second app finds the tables there."""
+    """The second app finds the tables there, and SQLAlchemy has nothing to warn of."""
     db = SQLAlchemy()
     for _ in range(2):
         app = _app(SQLALCHEMY_DATABASE_URI="sqlite:///:memory:")
