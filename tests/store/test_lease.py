@@ -7,6 +7,7 @@ import pytest
 from flask_spiderpool.crawl.request import Lease
 from flask_spiderpool.errors import Fenced
 from flask_spiderpool.store import expire, lease
+from flask_spiderpool.store.sql import Statement
 from flask_spiderpool.terms import Status, Verb
 from tests.store.frontiers import Frontier, done, link, links
 
@@ -68,6 +69,24 @@ def test_released_request_is_found_again(frontier: Frontier) -> None:
     assert rest >= {request.id for request in taken[:3]}
     assert len(rest) == 23
     frontier.check(ticket.task_id)
+
+
+def test_dead_rows_at_the_head_are_not_read_again(postgres_frontier: Frontier) -> None:
+    """While a long snapshot (a dump) keeps dead rows, a lease begins behind what its slice took before."""
+    f = postgres_frontier
+    ticket = f.claimed(700)
+    read = Statement("SELECT pg_stat_get_xact_tuples_returned('ix_spiderpool_request_queued'::regclass)")
+    dump = f.host.execution_options(isolation_level="REPEATABLE READ")
+    with dump.begin() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM spiderpool_request")
+        for _ in range(10):
+            assert len(f.take(ticket, 50)) == 50
+        with f.transaction() as tx:
+            taken = lease.lease(tx, f.context, ticket, lease.Ask(50, {}, 50, False, {}))
+            assert len(taken.requests) == 50
+            row = tx.one(read)
+    assert row is not None
+    assert row[0] < 150
 
 
 def test_caps_of_hosts(frontier: Frontier) -> None:

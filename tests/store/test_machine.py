@@ -20,7 +20,6 @@ from flask_spiderpool.store import Message, Store, verbs
 from flask_spiderpool.terms import ENDED, Status, Verb
 from tests.store.frontiers import Frontier, link, page
 
-NAMES = itertools.count()
 WORKERS = strategies.sampled_from(["w1", "w2"])
 VERDICTS = strategies.sampled_from(list(Verdict))
 
@@ -42,6 +41,7 @@ class PoolMachine(RuleBasedStateMachine):
         self.settled: list[tuple[Ticket, list[Outcome]]] = []
         self.frozen: set[Ticket] = set()
         self.mended: list[str] = []
+        self.names = itertools.count()
         self.listener = logging.Handler(logging.WARNING)
         self.listener.emit = lambda record: self.mended.append(record.getMessage())  # type: ignore[method-assign]
         logging.getLogger("spiderpool.store").addHandler(self.listener)
@@ -135,7 +135,9 @@ class PoolMachine(RuleBasedStateMachine):
             outcome = Outcome(request, verdict, reason="test")
             if verdict is Verdict.DONE:
                 outcome.page = page(request.url, request.url)
-                outcome.links = [link(f"{next(NAMES) % 40}", host) for host in ("a.example", "c.example")]
+                outcome.links = [
+                    link(f"{next(self.names) % 40}", host) for host in ("a.example", "c.example")
+                ]
             outcomes.append(outcome)
         try:
             self.store.settle(ticket, outcomes)
