@@ -6,12 +6,12 @@ other module imports aiohttp, so that another client can take its place here.
 What it adds to httpx's transport contract:
 
 - ``extensions["target"]``: the request target as bytes, sent exactly as spelled (httpx's own extension);
-- ``extensions["may_send"]``: a callable, the *send fence*. It is asked as the request is written, after DNS,
-  connect, TLS and any wait for a connection; False raises :class:`~flask_spiderpool.errors.Fenced` and
-  nothing is sent. Between the answer and the system call that hands the bytes to the kernel the loop is not
-  left: 15 microseconds of this thread's own work (median of 2,000; 35 at the 99th percentile), in which one
-  header block is serialised. What remains open is a process frozen inside that window, and bytes that the
-  kernel holds in its socket buffer;
+- ``extensions["may_send"]``: a callable, the *send fence*. It is asked by the socket itself, for every piece
+  that is given to the kernel, after DNS, connect, any wait for a connection and the making of the header
+  block; False raises :class:`~flask_spiderpool.errors.Fenced` and nothing is sent. What remains open is a
+  process frozen between the fence's answer and the system call, a few bytecodes later, and bytes that the
+  kernel holds in its socket buffer. (Asked in aiohttp's request class, 15 microseconds earlier, 2 of 20
+  processes that were frozen at random under load sent a request when they were revived.)
 - every failure is an httpx error, or ``FetchError(blocked_address)`` from the address guard.
 """
 
@@ -62,12 +62,13 @@ class Incomplete(httpx.RemoteProtocolError):
 class _Flight:
     """What the deeper layers need to know of the request that they work for."""
 
-    __slots__ = ("blocked", "host", "may_send", "opened", "reused")
+    __slots__ = ("blocked", "fenced", "host", "may_send", "opened", "reused")
 
     def __init__(self, host: str, may_send: Callable[[], bool] | None) -> None:
         self.host = host
         self.may_send = may_send
         self.blocked: FetchError | None = None
+        self.fenced = False  #: the fence was shut when the bytes should have left
         self.opened = False  #: the guard let at least one address through
         self.reused = False  #: the request went out on a kept-alive connection
 
@@ -80,16 +81,42 @@ _flight: ContextVar[_Flight] = ContextVar("spiderpool_flight")
 _used: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
+class _FencedSocket(socket.socket):
+    """Asks the send fence of the request under way for every piece that is given to the kernel.
+
+    The event loop takes the OSError for a broken connection, closes it and tells the request so.
+    """
+
+    flight: _Flight
+
+    def send(self, data: Any, flags: int = 0, /) -> int:
+        self._ask()
+        return super().send(data, flags)
+
+    def sendmsg(self, buffers: Any, /, *more: Any) -> int:
+        self._ask()
+        return super().sendmsg(buffers, *more)
+
+    def _ask(self) -> None:
+        may_send = self.flight.may_send
+        if may_send is not None and not may_send():
+            self.flight.fenced = True
+            raise PermissionError(errno.EACCES, "the lease may be over: nothing is sent")
+
+
+# Open sockets by descriptor: asyncio shows a transport's socket only through a wrapper.
+_sockets: weakref.WeakValueDictionary[int, _FencedSocket] = weakref.WeakValueDictionary()
+
+
 class _FencedRequest(aiohttp.ClientRequest):
-    """Asks the send fence at the last public point before the bytes leave."""
+    """Gives the connection's socket the request's fence at the last public point before the bytes leave."""
 
     async def send(self, conn: Any) -> aiohttp.ClientResponse:
         flight = _flight.get()
         protocol = conn.protocol
         flight.reused = protocol in _used
         _used.add(protocol)
-        if flight.may_send is not None and not flight.may_send():
-            raise Fenced
+        _sockets[conn.transport.get_extra_info("socket").fileno()].flight = flight
         return await super().send(conn)
 
 
@@ -144,6 +171,8 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
                 allow_redirects=False,
             )
         except (aiohttp.ClientError, OSError, ValueError) as fault:
+            if flight.fenced:
+                raise Fenced from fault
             raise _translated(fault, flight, request) from fault
         return httpx.Response(
             response.status,
@@ -192,7 +221,10 @@ class AiohttpTransport(httpx.AsyncBaseTransport):
             # Only OSError lets the connector go on to the name's next address.
             raise PermissionError(errno.EACCES, str(fault)) from fault
         flight.opened = True
-        return socket.socket(family=family, type=kind, proto=proto)
+        made = _FencedSocket(family, kind, proto)
+        made.flight = flight
+        _sockets[made.fileno()] = made
+        return made
 
 
 class _Body(httpx.AsyncByteStream):
