@@ -19,7 +19,9 @@ from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
 from flask_spiderpool.control.seeds import begin
 from flask_spiderpool.crawl.options import SpiderOptions
-from flask_spiderpool.errors import InvalidParameter
+from flask_spiderpool.crawl.spider import Spider
+from flask_spiderpool.crawl.urls import host_key
+from flask_spiderpool.errors import FetchError, InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.store import Message, verbs
 from flask_spiderpool.terms import Command, Desired, Effect, Verb
@@ -32,6 +34,8 @@ _DESIRED = {
     Verb.STOP: Desired.STOP,
     Verb.RETRY: Desired.RUN,
 }
+#: Limits of safety that the pool's settings hold for every spider that names none.
+_POOL_LIMITS = ("delay_s", "concurrency_per_host", "request_timeout_s", "max_bytes", "max_unpacked_bytes")
 #: A note is for people; a longer one is a mistake.
 MAX_NOTE_LENGTH = 1000
 
@@ -58,7 +62,7 @@ def start(
     named = [start_urls] if isinstance(start_urls, str) else start_urls
     if named is not None:
         params["start_urls"] = list(named)
-    options, seeds = begin(found, named, _limited(found.options.override(**params), parts.settings))
+    options, seeds = begin(found, named, merged_options(found, params, parts.settings))
     note = _note(note)
     with translated():
         task, messages = verbs.create_task(
@@ -141,12 +145,30 @@ def as_task_id(value: UUID | str) -> UUID:
         raise InvalidParameter("task_id", f"{value!r:.60} is not a UUID") from None
 
 
-def _limited(options: SpiderOptions, settings: Settings) -> SpiderOptions:
-    """Return ``options`` with the pool's limits where none is set: every worker then sees the same ones."""
+def merged_options(spider: Spider, params: dict[str, Any], settings: Settings) -> SpiderOptions:
+    """Merge a spider's options with a start's; the pool's limits stand where the spider's code names none.
+
+    A start can only tighten the limits of safety, the pool's too: whoever may start a task may not ask a
+    host sooner than the operator said. An address that the operator allowed by name has no default delay.
+    """
+    own = spider.options
+    pool = {name: getattr(settings, name) for name in _POOL_LIMITS}
+    urls = params.get("start_urls") or own.start_urls
+    if urls and all(_is_allowed_by_name(url, settings) for url in urls):
+        pool["delay_s"] = 0.0
+    base = own.override(**{name: value for name, value in pool.items() if getattr(own, name) is None})
+    merged = base.override(**params)
     defaults = {"max_depth": settings.max_depth, "max_pages": settings.max_pages}
-    return options.override(
-        **{name: value for name, value in defaults.items() if getattr(options, name) is None}
+    return merged.override(
+        **{name: value for name, value in defaults.items() if getattr(merged, name) is None}
     )
+
+
+def _is_allowed_by_name(url: object, settings: Settings) -> bool:
+    try:
+        return host_key(str(url)) in settings.allow_addresses
+    except FetchError:
+        return False  # told with the field's name when the options are checked
 
 
 def _plain(session: AnySession) -> Session:

@@ -114,7 +114,7 @@ class SpiderOptions:
             if value is None or stricter(own, value) != value:
                 checked[name] = own
                 loosened[name] = (
-                    f"the spider's own {_shown(own)} can only be made stricter, not {_shown(value)}"
+                    f"{_shown(own)}, the limit of the spider or the pool, can only be made stricter, not {_shown(value)}"
                 )
         if loosened and not keep_stricter:
             raise _fault(loosened)
