@@ -65,7 +65,7 @@ def lease(tx: Tx, context: Context, ticket: Ticket, ask: Ask) -> Lease:
         wait_s = None if reached else _SIBLING_WAIT_S
         return Lease([], Desired.RUN, wait_s, limit_reached=reached)
     ripe.promote(tx, ticket.task_id, held.now)
-    rows, barren = _pick(tx, context, ticket, ask, n, held.now)
+    rows, barren = _pick(tx, context, ticket, ask, n)
     counts: dict[int, int] = dict.fromkeys(barren, 0)
     for row in rows:
         counts[row[1]] = counts.get(row[1], 0) + 1
@@ -92,7 +92,7 @@ def _left(tx: Tx, ticket: Ticket, n: int, max_pages: int) -> tuple[int, bool]:
 
 
 def _pick(
-    tx: Tx, context: Context, ticket: Ticket, ask: Ask, n: int, now: float
+    tx: Tx, context: Context, ticket: Ticket, ask: Ask, n: int
 ) -> tuple[list[tuple[Any, ...]], set[int]]:
     """Return the rows taken, and the lanes that gave nothing although they were looked at."""
     cursors = context.cursors.of(ticket) if tx.postgres else {}
@@ -105,24 +105,24 @@ def _pick(
         suspects=ask.suspects,
         cursors=cursors,
     )
-    rows = pick(tx, ticket, wanted, now)
+    rows = pick(tx, ticket, wanted)
     if len(rows) < n and cursors:
         # Something may stand before the cursors: begin at the head again, for what is still wanted.
         context.cursors.forget(ticket)
         context.cursors.of(ticket)
-        rows += pick(tx, ticket, wanted.less(rows), now)
+        rows += pick(tx, ticket, wanted.less(rows))
     barren: set[int] = set()
     # Lanes whose rows are all suspects, or locked by a sibling, must not stand before the others for ever.
     for _ in range(_ROUNDS):
         rest = wanted.less(rows)
         if len(rows) >= n:
             break
-        seen = lanes_ready(tx, ticket, rest.skip, now)
+        seen = lanes_ready(tx, ticket, rest.skip)
         if len(seen) < LANES:
             break
         barren.update(seen)
         wanted = replace(wanted, skip=sorted({*wanted.skip, *seen}), suspects=False, cursors={})
-        rows += pick(tx, ticket, wanted.less(rows), now)
+        rows += pick(tx, ticket, wanted.less(rows))
     if tx.postgres:
         for row in rows:
             context.cursors.advance(ticket, row[1], (row[5], row[0]))

@@ -18,11 +18,12 @@ _TAKEN = (
     "r.id, r.host_id, r.url, r.fingerprint, r.depth, r.priority, r.attempts, r.deaths, r.is_seed, r.payload"
 )
 
+# The clock of this very statement: a sibling may have given a lane its turn since the lease began.
 _PICK = Statement(
     f"""
     WITH v AS MATERIALIZED (
         SELECT host_id, ready_at FROM spiderpool_lane
-        WHERE task_id = :task AND has_work AND ready_at <= :now AND host_id <> ALL(:skip::bigint[])
+        WHERE task_id = :task AND has_work AND ready_at <= @now AND host_id <> ALL(:skip::bigint[])
         ORDER BY ready_at LIMIT {LANES}
     ), l AS MATERIALIZED (
         SELECT v.host_id, v.ready_at, COALESCE(c.cap, :default_cap) AS cap,
@@ -49,7 +50,7 @@ _SUSPECT = Statement(
     WHERE r.id = (
         SELECT q.id FROM spiderpool_request q
         JOIN spiderpool_lane l ON l.task_id = q.task_id AND l.host_id = q.host_id
-        WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= :now
+        WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= @now
           AND q.host_id <> ALL(:skip::bigint[])
         ORDER BY q.id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
     )
@@ -60,7 +61,7 @@ _SUSPECT = Statement(
     WHERE id = (
         SELECT q.id FROM spiderpool_request q
         JOIN spiderpool_lane l ON l.task_id = q.task_id AND l.host_id = q.host_id
-        WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= :now
+        WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= @now
           AND q.host_id NOT IN (SELECT value FROM json_each(:skip))
         ORDER BY q.id LIMIT 1
     )
@@ -70,12 +71,12 @@ _SUSPECT = Statement(
 _LANES_READY = Statement(
     f"""
     SELECT host_id FROM spiderpool_lane
-    WHERE task_id = :task AND has_work AND ready_at <= :now AND host_id <> ALL(:skip::bigint[])
+    WHERE task_id = :task AND has_work AND ready_at <= @now AND host_id <> ALL(:skip::bigint[])
     ORDER BY ready_at LIMIT {LANES}
     """,
     sqlite=f"""
     SELECT host_id FROM spiderpool_lane
-    WHERE task_id = :task AND has_work AND ready_at <= :now
+    WHERE task_id = :task AND has_work AND ready_at <= @now
       AND host_id NOT IN (SELECT value FROM json_each(:skip))
     ORDER BY ready_at LIMIT {LANES}
     """,
@@ -120,30 +121,30 @@ class Wanted:
         )
 
 
-def pick(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[tuple[Any, ...]]:
+def pick(tx: Tx, ticket: Ticket, wanted: Wanted) -> list[tuple[Any, ...]]:
     """Mark up to ``wanted.n`` requests as leased by the ticket and return their rows."""
     rows: list[tuple[Any, ...]] = []
     if wanted.suspects:
-        rows += _pick_suspect(tx, ticket, wanted, now)
+        rows += _pick_suspect(tx, ticket, wanted)
         if rows:
             wanted = replace(wanted.less(rows), cursors=wanted.cursors)
     if wanted.n <= 0:
         return rows
-    return rows + (_pick_postgres if tx.postgres else _pick_sqlite)(tx, ticket, wanted, now)
+    return rows + (_pick_postgres if tx.postgres else _pick_sqlite)(tx, ticket, wanted)
 
 
-def lanes_ready(tx: Tx, ticket: Ticket, skip: list[int], now: float) -> list[int]:
+def lanes_ready(tx: Tx, ticket: Ticket, skip: list[int]) -> list[int]:
     """Return the hosts of the lanes that a lease would look at, longest unserved first."""
     values: Any = skip if tx.postgres else str(skip)
-    return [host for (host,) in tx.all(_LANES_READY, task=ticket.task_id, now=now, skip=values)]
+    return [host for (host,) in tx.all(_LANES_READY, task=ticket.task_id, skip=values)]
 
 
-def _pick_suspect(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[tuple[Any, ...]]:
+def _pick_suspect(tx: Tx, ticket: Ticket, wanted: Wanted) -> list[tuple[Any, ...]]:
     skip: Any = wanted.skip if tx.postgres else str(wanted.skip)
-    return tx.all(_SUSPECT, task=ticket.task_id, slot=ticket.n, epoch=ticket.epoch, now=now, skip=skip)
+    return tx.all(_SUSPECT, task=ticket.task_id, slot=ticket.n, epoch=ticket.epoch, skip=skip)
 
 
-def _pick_postgres(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[tuple[Any, ...]]:
+def _pick_postgres(tx: Tx, ticket: Ticket, wanted: Wanted) -> list[tuple[Any, ...]]:
     hosts = sorted(wanted.caps.keys() | wanted.cursors.keys())
     places = [wanted.cursors.get(host, _HEAD) for host in hosts]
     return tx.all(
@@ -151,7 +152,6 @@ def _pick_postgres(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[t
         task=ticket.task_id,
         slot=ticket.n,
         epoch=ticket.epoch,
-        now=now,
         n=wanted.n,
         default_cap=wanted.default_cap,
         skip=wanted.skip,
@@ -162,9 +162,9 @@ def _pick_postgres(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[t
     )
 
 
-def _pick_sqlite(tx: Tx, ticket: Ticket, wanted: Wanted, now: float) -> list[tuple[Any, ...]]:
+def _pick_sqlite(tx: Tx, ticket: Ticket, wanted: Wanted) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
-    for host in lanes_ready(tx, ticket, wanted.skip, now):
+    for host in lanes_ready(tx, ticket, wanted.skip):
         cap = max(0, min(wanted.caps.get(host, wanted.default_cap), wanted.n - len(rows)))
         if len(rows) >= wanted.n:
             break

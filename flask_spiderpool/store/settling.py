@@ -41,7 +41,11 @@ def _settle(write: Write, context: Context, ticket: Ticket, outcomes: Sequence[O
 
 
 def _settle_page(write: Write, context: Context, ticket: Ticket, outcome: Outcome) -> Settled:
-    """Settle one page; if it is the bad one, in the same transaction as ``failed(store_error)``."""
+    """Settle one page; if it is the bad one, in the same transaction as ``failed(store_error)``.
+
+    Its links are kept if they can be: the engine names a link once, so that no other page of this slice may
+    bring it again.
+    """
     bare = replace(
         outcome,
         verdict=Verdict.FAILED,
@@ -71,6 +75,12 @@ def _settle_page(write: Write, context: Context, ticket: Ticket, outcome: Outcom
                 raise
             log.warning("the page of %s could not be stored: %s", outcome.request.url[:200], error)
             bare.message = f"its data could not be stored: {type(error).__name__}"
+        try:
+            with tx.savepoint():
+                return settle(tx, context, ticket, [replace(bare, links=outcome.links)], host_ids)
+        except Exception as error:
+            if not is_data_fault(error):
+                raise
             return settle(tx, context, ticket, [bare], {})
 
     return write(settle_or_fail)

@@ -203,14 +203,11 @@ def test_siblings_of_an_unlimited_task_do_not_wait(postgres_frontier: Frontier) 
     assert two is not None
     with f.transaction() as tx:
         rows = lease.pick(
-            tx,
-            one,
-            lease.Wanted(n=5, caps={}, default_cap=5, skip=[], suspects=False, cursors={}),
-            f.store.now(),
+            tx, one, lease.Wanted(n=5, caps={}, default_cap=5, skip=[], suspects=False, cursors={})
         )
         with f.transaction() as other:
             wanted = lease.Wanted(n=10, caps={}, default_cap=10, skip=[], suspects=False, cursors={})
-            others = lease.pick(other, two.ticket, wanted, f.store.now())
+            others = lease.pick(other, two.ticket, wanted)
     assert len(rows) == 5
     assert len(others) == 10
     assert not {row[0] for row in rows} & {row[0] for row in others}
@@ -263,6 +260,21 @@ def test_lease_does_not_stand_in_a_siblings_settle(postgres_frontier: Frontier) 
         # On another host than the lease took: lanes are locked too, in their own order.
         tx.one(lease._TASK, task=one.task_id)
         assert f.thread(f.store.settle, two.ticket, [done(request)]).result(10).added == 0
+
+
+def test_turn_given_by_a_sibling_meanwhile_hides_nothing(postgres_frontier: Frontier) -> None:
+    """A lane to which a sibling gave its turn while this lease stood before a lock is ready all the same."""
+    f = postgres_frontier
+    message = f.start(8, max_parallel=2, max_pages=100)
+    one = f.claim(message).ticket
+    f.sql("UPDATE spiderpool_slot SET state = 'sent', epoch = 1 WHERE n = 1")
+    two = f.store.claim(one.task_id, 1, 1, "w2")
+    assert two is not None
+    with f.transaction() as tx:
+        lease._left(tx, one, 1, 100)
+        second = f.waiting(f.lease, two.ticket, 4)
+        lease.lease(tx, f.context, one, lease.Ask(1, {}, 100, True, {}))
+    assert len(second.result().requests) == 4
 
 
 def test_next_ready(frontier: Frontier) -> None:
