@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from flask_spiderpool.crawl.patterns import Pattern, compile_any, compile_pattern
 from flask_spiderpool.crawl.urls import MAX_URL_LENGTH, origin, resolve
 from flask_spiderpool.errors import FetchError, InvalidParameter
 from flask_spiderpool.terms import Reason
@@ -20,7 +20,7 @@ class Scope:
 
     ``allowed_domains`` holds hosts; each stands for itself and its subdomains, on every port. An entry with
     a port (``127.0.0.1:8000``) stands for exactly that host and port. Empty means every host.
-    ``include`` and ``exclude`` are regular expressions searched in the URL: nothing that matches an
+    ``include`` and ``exclude`` are regular expressions (RE2 syntax) searched in the URL: nothing that matches an
     ``exclude`` is admitted, and if there are any ``include`` one of them must match.
     Wrong values raise :class:`~flask_spiderpool.errors.InvalidParameter` naming the field.
     """
@@ -30,8 +30,8 @@ class Scope:
     exclude: tuple[str, ...] = ()
     max_depth: int | None = None  #: seeds have depth 0; None: no limit
     max_url_length: int = MAX_URL_LENGTH  #: characters
-    _include: re.Pattern[str] | None = field(init=False, repr=False, compare=False, default=None)
-    _exclude: re.Pattern[str] | None = field(init=False, repr=False, compare=False, default=None)
+    _include: Pattern | None = field(init=False, repr=False, compare=False, default=None)
+    _exclude: Pattern | None = field(init=False, repr=False, compare=False, default=None)
     _hosts: tuple[tuple[str, str | None], ...] = field(init=False, repr=False, compare=False, default=())
     _origins: dict[str, bool] = field(init=False, repr=False, compare=False, default_factory=dict)
 
@@ -82,7 +82,7 @@ class Scope:
         if self._hosts and not self._look_up(origin(url)):
             return f"its host is none of allowed_domains ({', '.join(self.allowed_domains)})"
         for pattern in self.exclude:
-            if re.search(pattern, url):
+            if compile_pattern(pattern).search(url):
                 return f"exclude {pattern!r} matches it"
         return f"no include matches it ({', '.join(map(repr, self.include))})"
 
@@ -126,21 +126,17 @@ def _parse_domain(entry: str) -> tuple[str, str | None]:
     return host, port
 
 
-def _compile(name: str, patterns: Sequence[str]) -> re.Pattern[str] | None:
+def _compile(name: str, patterns: Sequence[str]) -> Pattern | None:
     """Return one pattern that finds what any of ``patterns`` finds; None for none."""
     for pattern in patterns:
+        if not isinstance(pattern, str):
+            raise InvalidParameter(name, f"{pattern!r} is not a regular expression: it is no text")
         try:
-            re.compile(pattern)
-        except (re.error, TypeError) as fault:
-            raise InvalidParameter(name, f"{pattern!r} is not a regular expression: {fault}") from None
-    if not patterns:
-        return None
-    if len(patterns) == 1:
-        return re.compile(patterns[0])
+            compile_pattern(pattern)
+        except ValueError as fault:
+            raise InvalidParameter(name, f"{pattern[:200]!r} is not a regular expression: {fault}") from None
     try:
-        return re.compile("|".join(f"(?:{pattern})" for pattern in patterns))
-    except re.error as fault:
-        # Valid alone but not side by side: global flags such as (?i), or two groups of one name.
-        raise InvalidParameter(
-            name, f"the patterns cannot be combined ({fault}): write (?i:...) and unnamed groups"
-        ) from None
+        return compile_any(patterns)
+    except ValueError as fault:
+        # Valid alone but not side by side: two groups of one name, or too large together.
+        raise InvalidParameter(name, f"the patterns cannot be combined: {fault}") from None

@@ -92,7 +92,6 @@ def test_explain_says_nothing_of_what_is_inside() -> None:
         ({"allowed_domains": ("example.com:port",)}, "allowed_domains"),
         ({"include": ("(",)}, "include"),
         ({"exclude": ("a", "[z-a]")}, "exclude"),
-        ({"exclude": ("(?P<x>a)", "(?P<x>b)")}, "exclude"),
         ({"max_depth": -1}, "max_depth"),
         ({"max_url_length": 0}, "max_url_length"),
         ({"max_url_length": 5000}, "max_url_length"),
