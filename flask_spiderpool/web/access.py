@@ -34,10 +34,11 @@ _ROLE = "spiderpool_role"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls: the name that history shows, and the role."""
+    """Who calls: the name that history shows, the role, and to whom the tasks belong that it starts."""
 
     name: str
     role: Role
+    owner: str
 
 
 def requires(role: Role) -> Callable[[F], F]:
@@ -73,10 +74,14 @@ def _identify(state: PoolState) -> Caller:
         return _by_token(state, secret.strip())
     # Asked again for each request: debug mode may have been switched off since the app was made.
     if state.settings.auth == "none" and (current_app.debug or current_app.testing):
-        return Caller("anyone", Role.ADMIN)
+        return _themselves("anyone", Role.ADMIN)
     if state.access_rule is not None:
         return _by_rule(state.access_rule)
     raise _unauthorized("send a token: Authorization: Bearer spt_...")
+
+
+def _themselves(name: str, role: Role) -> Caller:
+    return Caller(name, role, owner=name)
 
 
 def _by_token(state: PoolState, secret: str) -> Caller:
@@ -87,7 +92,10 @@ def _by_token(state: PoolState, secret: str) -> Caller:
 
 
 def _caller_of(token: Token | None) -> Caller | None:
-    return None if token is None else Caller(f"token:{token.name}"[:200], Role(token.role))
+    if token is None:
+        return None
+    name = f"token:{token.name}"[:200]
+    return Caller(name, Role(token.role), owner=token.owner or name)
 
 
 def _by_rule(rule: Callable[[Any], Role | str | None]) -> Caller:
@@ -105,7 +113,7 @@ def _by_rule(rule: Callable[[Any], Role | str | None]) -> Caller:
         raise SetupError(f"the access rule returned {answer!r}; allowed are {allowed} and None") from None
     if request.method not in SAFE_METHODS:
         _check_origin()
-    return Caller(f"user:{_user_id(user)}" if signed_in else "host", role)
+    return _themselves(f"user:{_user_id(user)}" if signed_in else "host", role)
 
 
 def _host_user() -> Any:

@@ -37,10 +37,10 @@ def make_spider_blueprint(state: PoolState) -> FlaskBlueprint:
         """
         name = arguments.pop("spider_name")
         params = {_RENAMED.get(key, key): value for key, value in arguments.items()}
-        who = caller().name
+        who = caller()
 
         def begin(session: Session) -> dict[str, Any]:
-            task = control.start(session, state, name, by=who, owner=who, **params)
+            task = control.start(session, state, name, by=who.name, owner=who.owner, **params)
             return {
                 "task_id": task.id,
                 "spider_name": task.spider,

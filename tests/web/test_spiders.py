@@ -44,6 +44,18 @@ def test_start_writes_a_task_and_calls_for_a_slice(
     assert (task.status, task.discovered, task.created_by) == ("pending", 1, "token:test operator")
 
 
+@pytest.mark.parametrize(("owner", "expected"), [("team-a", "team-a"), (None, "token:test operator")])
+def test_a_task_belongs_to_the_tokens_owner(
+    app: Flask, client: FlaskClient, owner: str | None, expected: str
+) -> None:
+    """What a token starts is its owner's, the token's own where it names none; the history names the token."""
+    answer = client.post(
+        START, headers=bearer(app, Role.OPERATOR, owner=owner), json={"spider_name": "quotes"}
+    )
+    task = _task(app, answer.get_json()["task_id"])
+    assert (task.owner, task.created_by) == (expected, "token:test operator")
+
+
 def test_start_takes_the_seeds_parameters(app: Flask, client: FlaskClient, operator: dict[str, str]) -> None:
     """The names of the API become the task's options."""
     answer = client.post(
