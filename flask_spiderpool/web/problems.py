@@ -28,6 +28,7 @@ from flask_spiderpool.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5  #: told with a 503
+_AWAY = "the pool's database cannot be used just now"
 
 _log = logging.getLogger(__name__)
 
@@ -121,8 +122,9 @@ def _request(fault: RequestError) -> Response:
 
 
 def _unavailable(fault: Unavailable) -> Response:
+    """The driver's words name the server's address, and whoever calls need not be known yet: they are logged."""
     _log.warning("%s", fault)
-    return problem(HTTPStatus.SERVICE_UNAVAILABLE, str(fault), headers={"Retry-After": str(RETRY_AFTER_S)})
+    return problem(HTTPStatus.SERVICE_UNAVAILABLE, _AWAY, headers={"Retry-After": str(RETRY_AFTER_S)})
 
 
 def _setup(fault: SetupError) -> Response:

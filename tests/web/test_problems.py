@@ -132,31 +132,53 @@ def test_a_query_that_is_wrong(client: FlaskClient, viewer: dict[str, str], quer
 
 
 def test_the_database_is_away(
-    app: Flask, client: FlaskClient, viewer: dict[str, str], monkeypatch: pytest.MonkeyPatch
+    app: Flask,
+    client: FlaskClient,
+    viewer: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """503 with Retry-After, without the driver's details of the connection's password."""
+    """503 with Retry-After; a signed-in caller too learns nothing of the server: that is for the log."""
     db = app.extensions["sqlalchemy"]
     with app.app_context():
         db.engine.dispose()
         away = sa.create_engine("postgresql+psycopg://me:secret@127.0.0.1:1/none")
         monkeypatch.setitem(db._app_engines[app], None, away)
     answer = client.get(STATUS, headers=viewer)
-    _is_problem(answer, 503)
+    assert _is_problem(answer, 503)["detail"] == "the pool's database cannot be used just now"
     assert answer.headers["Retry-After"] == "5"
-    assert "secret" not in answer.get_data(as_text=True)
+    assert "127.0.0.1" in caplog.text
+
+
+def test_nobody_learns_the_servers_address(
+    app: Flask, client: FlaskClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A caller whom nobody knows, with a token made up, is not told where the database is either."""
+    db = app.extensions["sqlalchemy"]
+    with app.app_context():
+        db.engine.dispose()
+        away = sa.create_engine("postgresql+psycopg://me:secret@127.0.0.1:1/none")
+        monkeypatch.setitem(db._app_engines[app], None, away)
+    answer = client.get(STATUS, headers={"Authorization": "Bearer spt_nonsense"})
+    assert _is_problem(answer, 503)["detail"] == "the pool's database cannot be used just now"
 
 
 def test_the_store_is_away(
-    client: FlaskClient, viewer: dict[str, str], state: PoolState, monkeypatch: pytest.MonkeyPatch
+    client: FlaskClient,
+    viewer: dict[str, str],
+    state: PoolState,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """What the store reports as unavailable is 503 too."""
+    """What the store reports as unavailable is 503 too, and its words stay in the log."""
 
     def refuse() -> dict[str, Any]:
-        raise Unavailable("no connection")
+        raise Unavailable('no connection to "10.0.0.7"')
 
     monkeypatch.setattr(state.store(), "pool_numbers", refuse)
     answer = client.get(STATUS, headers=viewer)
-    assert _is_problem(answer, 503)["detail"] == "no connection"
+    assert _is_problem(answer, 503)["detail"] == "the pool's database cannot be used just now"
+    assert 'no connection to "10.0.0.7"' in caplog.text
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
