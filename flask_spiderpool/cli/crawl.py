@@ -12,15 +12,16 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import Any, TextIO
+from typing import Any
 from urllib.parse import urlsplit
 
 import click
 
 from flask_spiderpool.cli.crawl_file import TEMPORARY, CrawlFile, closing
+from flask_spiderpool.cli.crawl_output import CrawlOutput, refuse_overwriting
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
-from flask_spiderpool.cli.progress import CrawlProgress, describe
-from flask_spiderpool.cli.rows import JsonLines, RowWriter, writer_for
+from flask_spiderpool.cli.progress import CrawlProgress, counted, summary
+from flask_spiderpool.cli.rows import writer_for
 from flask_spiderpool.config import settings_from
 from flask_spiderpool.errors import ConfigError, InvalidParameter
 from flask_spiderpool.tasks.pump import work_through
@@ -38,6 +39,7 @@ LOOK_S = 0.5  #: how often progress is shown and new rows are written
     type=click.Path(dir_okay=False, path_type=Path),
     help="A .jsonl or .csv file, one row a document. Default: JSON lines on stdout.",
 )
+@click.option("--force", is_flag=True, help="Let the output take the place of a file that is there.")
 @click.option(
     "--allow",
     multiple=True,
@@ -45,7 +47,7 @@ LOOK_S = 0.5  #: how often progress is shown and new rows are written
     help="Open one private address, as 127.0.0.1:8000. It is crawled without delay unless --delay is given; "
     "its robots.txt is obeyed.",
 )
-@click.option("--links-only", is_flag=True, help="Extract no text: only URLs, statuses and links.")
+@click.option("--links-only", is_flag=True, help="Extract no text: URL, status and title of each page.")
 @click.option("--max-pages", type=click.IntRange(min=1), help="Stop after that many pages.")
 @click.option("--max-depth", type=click.IntRange(min=0), help="Follow links that far; 0 is the page alone.")
 @click.option("--delay", type=click.FloatRange(0, 3600), help="Seconds between requests to one host.")
@@ -58,7 +60,7 @@ LOOK_S = 0.5  #: how often progress is shown and new rows are written
     help="Go on with an interrupted crawl: the .crawl file that it has left.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Report the end as one JSON object.")
-@click.option("-q", "--quiet", is_flag=True, help="Show no progress.")
+@click.option("-q", "--quiet", is_flag=True, help="Show no progress; a failure is told.")
 def crawl(url: str | None, resume: Path | None, as_json: bool, quiet: bool, **given: Any) -> None:
     """Crawl the site of URL, politely, and write one row a document.
 
@@ -87,6 +89,7 @@ def _begin(
     url: str,
     *,
     output: Path | None,
+    force: bool,
     allow: tuple[str, ...],
     links_only: bool,
     max_pages: int | None,
@@ -112,6 +115,8 @@ def _begin(
     if output is not None:
         writer_for(output)
         path = _crawl_path(output)
+        if not force and not path.exists():
+            refuse_overwriting(output)
     else:
         path = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "stdout.crawl"
     words = {"settings": settings, "output": str(output.absolute()) if output is not None else None}
@@ -162,29 +167,32 @@ class _Crawl:
         self._interrupted = threading.Event()
         self._error: BaseException | None = None
         self._page_id = 0
-        self._rows = 0
 
     def run(self) -> int:
         """Crawl to the end, or to Ctrl-C; return the exit code."""
         began = time.monotonic()
+        output = CrawlOutput(self._output)
         runtime = self._file.runtime()
         thread = threading.Thread(target=self._work, args=(runtime,), name="spiderpool-crawl", daemon=True)
-        with self._written() as writer, self._signals(runtime.drain):
-            try:
-                thread.start()
-                self._watch(thread, writer)
-            finally:
-                runtime.close()
-            self._write_rows(writer)
+        try:
+            with self._signals(runtime.drain):
+                try:
+                    thread.start()
+                    self._watch(thread, output)
+                finally:
+                    runtime.close()
+                self._write_rows(output)
+        finally:
+            output.close(finished=self._file.task().status == Status.FINISHED)
         if self._error is not None:
             raise self._error
-        return self._report(time.monotonic() - began)
+        return self._report(output, time.monotonic() - began)
 
-    def _watch(self, thread: threading.Thread, writer: RowWriter) -> None:
+    def _watch(self, thread: threading.Thread, output: CrawlOutput) -> None:
         with CrawlProgress("crawl", sys.stderr, quiet=self._quiet) as progress:
             while thread.is_alive():
                 thread.join(LOOK_S)
-                self._write_rows(writer)
+                self._write_rows(output)
                 progress.show(self._file.numbers())
                 if self._interrupted.is_set():
                     progress.say("ending: requests that were started finish first")
@@ -196,21 +204,12 @@ class _Crawl:
         except BaseException as error:
             self._error = error
 
-    def _write_rows(self, writer: RowWriter) -> None:
+    def _write_rows(self, output: CrawlOutput) -> None:
+        """Write what is new. A resumed crawl writes its file anew from what the crawl's own file holds."""
         batch = list(self._file.rows(self._page_id))
         if batch:
             self._page_id = batch[-1][0]
-            self._rows += writer.write(row for _, row in batch)
-
-    @contextlib.contextmanager
-    def _written(self) -> Iterator[RowWriter]:
-        """Open the output. A resumed crawl writes it anew from what the crawl's file holds."""
-        if self._output is None:
-            yield JsonLines(sys.stdout)
-            return
-        stream: TextIO
-        with self._output.open("w", encoding="utf-8", newline="") as stream:
-            yield writer_for(self._output)(stream)
+            output.write(row for _, row in batch)
 
     @contextlib.contextmanager
     def _signals(self, drain: Callable[[], None]) -> Iterator[None]:
@@ -228,26 +227,29 @@ class _Crawl:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _report(self, elapsed_s: float) -> int:
+    def _report(self, output: CrawlOutput, elapsed_s: float) -> int:
         task, numbers = self._file.task(), self._file.numbers()
         ended = task.ended_at is not None
+        code = EXIT_INTERRUPTED if not ended else EXIT_FAILED if task.status == Status.FAILED else 0
         report = {
             "status": task.status if ended else "interrupted",
             "reason": task.end_reason,
-            "rows": self._rows,
-            "output": str(self._output) if self._output else None,
+            "rows": output.rows,
+            "output": str(self._output) if self._output and output.stands else None,
             "resume": None if ended else str(self._file.path),
             "elapsed_s": round(elapsed_s, 2),
             "numbers": numbers,
         }
         if self._as_json:
             click.echo(json.dumps(report), err=self._output is None)
-        elif not self._quiet or not ended:
-            for line in [*_words(report, describe(numbers, elapsed_s)), *self._faults(numbers)]:
+        elif not self._quiet or code:
+            words = f"{summary(numbers)}, in {elapsed_s:.1f} s"
+            for line in [*_words(report, words), *self._faults(numbers)]:
                 click.echo(line, err=True)
-        if not ended:
-            return EXIT_INTERRUPTED
-        return EXIT_FAILED if task.status == Status.FAILED else 0
+            if self._output and not output.stands:
+                kept = " and is as it was" if self._output.exists() else ""
+                click.echo(f"no rows: {self._output} was not written{kept}", err=True)
+        return code
 
     def _faults(self, numbers: Mapping[str, Any]) -> Iterator[str]:
         """Say why pages failed or were skipped, an example each."""
@@ -263,6 +265,6 @@ def _words(report: dict[str, Any], numbers: str) -> Iterator[str]:
     reason = f" ({report['reason']})" if report["reason"] else ""
     yield f"{report['status']}{reason}: {numbers}"
     if report["output"]:
-        yield f"{report['rows']} rows in {report['output']}"
+        yield f"{counted(report['rows'], 'row')} in {report['output']}"
     if report["resume"]:
         yield f"go on with: flask spiderpool crawl --resume {report['resume']}"

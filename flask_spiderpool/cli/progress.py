@@ -20,15 +20,34 @@ def settled(numbers: Numbers) -> int:
     return numbers["done"] + numbers["failed"] + numbers["skipped"]
 
 
-def describe(numbers: Numbers, elapsed_s: float) -> str:
-    """Return one line of plain words."""
-    words = [f"{numbers['done']} pages", f"{numbers['discovered'] - settled(numbers)} to go"]
-    words += [f"{numbers[name]} {name}" for name in ("failed", "skipped") if numbers[name]]
-    if numbers.get("items"):
-        words.append(f"{numbers['items']} items")
-    if elapsed_s > 0:
-        words.append(f"{settled(numbers) / elapsed_s:.1f} a second")
+def counted(number: int, noun: str) -> str:
+    """Return ``1 page``, ``2 pages``."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def describe(numbers: Numbers, pace: float | None = None) -> str:
+    """Return one line of plain words about a crawl under way; ``pace`` is in requests a second."""
+    words = [counted(numbers["done"], "page"), f"{numbers['discovered'] - settled(numbers)} to go"]
+    words += _beside_pages(numbers)
+    if pace is not None:
+        words.append(f"{pace:.1f} a second")
     return ", ".join(words)
+
+
+def summary(numbers: Numbers) -> str:
+    """Return one line about what a crawl came to; its numbers add up to all that was discovered."""
+    parts = [f"{numbers['pages']} new or changed", f"{numbers['unchanged']} unchanged"]
+    rest = numbers["done"] - numbers["pages"] - numbers["unchanged"]
+    parts += [f"{rest} stored nothing"] if rest > 0 else []
+    words = [f"{counted(numbers['done'], 'page')} ({', '.join(parts)})", *_beside_pages(numbers)]
+    if left := numbers["discovered"] - settled(numbers):
+        words.append(f"{left} to go")
+    return ", ".join(words)
+
+
+def _beside_pages(numbers: Numbers) -> list[str]:
+    words = [f"{numbers[name]} {name}" for name in ("failed", "skipped") if numbers[name]]
+    return [*words, counted(numbers["items"], "item")] if numbers.get("items") else words
 
 
 class CrawlProgress:
@@ -49,7 +68,7 @@ class CrawlProgress:
         self._stream = stream
         self._quiet = quiet
         self._clock = clock
-        self._began = clock()
+        self._began: tuple[float, int] | None = None  #: when numbers were first shown, and how many requests
         self._shown_at: float | None = None
         self._shown = ""
         self._bar: Progress | None = None
@@ -80,7 +99,7 @@ class CrawlProgress:
     def show(self, numbers: Numbers) -> None:
         """Show these numbers."""
         now = self._clock()
-        words = describe(numbers, now - self._began)
+        words = describe(numbers, self._pace(now, settled(numbers)))
         if self._bar is not None:
             self._bar.update(
                 self._bar_id,
@@ -93,6 +112,12 @@ class CrawlProgress:
         if due and words != self._shown:
             self._shown_at, self._shown = now, words
             self.say(f"{self._title}: {words}")
+
+    def _pace(self, now: float, done: int) -> float | None:
+        if self._began is None:
+            self._began = (now, done)
+        began, before = self._began
+        return (done - before) / (now - began) if now > began and done > before else None
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""

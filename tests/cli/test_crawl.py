@@ -98,6 +98,8 @@ def test_a_site_becomes_one_row_a_document(crawl: Crawl, site: Site):
     assert site.count("/p/13") == 0
     assert "1 x http_404" in done.stderr
     assert "1 x robots" in done.stderr
+    assert f"{N - 2} pages ({N - 2} new or changed, 0 unchanged), 1 failed, 1 skipped, in " in done.stderr
+    assert f"{N - 2} rows in " in done.stderr
     assert done.stdout == ""
     assert crawl.left() == ["out.jsonl"]
 
@@ -156,6 +158,37 @@ def test_an_address_that_is_not_named_is_refused(crawl: Crawl, site: Site):
     assert "all_seeds_failed" in done.stderr
     assert "--allow HOST:PORT" in done.stderr
     assert site.log == []
+
+
+def test_an_earlier_output_outlives_a_crawl_that_fails(crawl: Crawl, site: Site):
+    """Even with --force nothing takes its place before there are rows; -q hides no failure."""
+    (crawl.folder / "out.jsonl").write_text("kept\n")
+    done = crawl(site.url + "/p/0", "-o", "out.jsonl", "--force", "-q", code=1)
+    assert (crawl.folder / "out.jsonl").read_text() == "kept\n"
+    assert "failed (all_seeds_failed)" in done.stderr
+    assert "1 x blocked_address" in done.stderr
+    assert "is as it was" in done.stderr
+    assert crawl.left() == ["out.jsonl"]
+    assert not list(crawl.folder.glob("out.jsonl.*"))
+
+
+def test_an_output_is_replaced_only_by_force(crawl: Crawl, site: Site):
+    """Refused before the first request, with the option that allows it; an empty file is no loss."""
+    words = (site.url + "/p/0", "-o", "out.jsonl", "--allow", site.host, "--max-pages", "1", "--links-only")
+    (crawl.folder / "out.jsonl").write_text("kept\n")
+    done = crawl(*words, code=2)
+    assert "-o: " in done.stderr
+    assert "--force" in done.stderr
+    assert (crawl.folder / "out.jsonl").read_text() == "kept\n"
+    assert site.log == []
+    assert not list(crawl.folder.glob("out.jsonl.*"))
+    done = crawl(*words, "--force")
+    assert [row["url"] for row in crawl.rows()] == [f"{site.url}/p/0"]
+    assert "1 page (1 new" in done.stderr
+    assert "1 row in" in done.stderr
+    (crawl.folder / "out.jsonl").write_text("")
+    crawl(*words)
+    assert len(crawl.rows()) == 1
 
 
 @pytest.mark.parametrize(

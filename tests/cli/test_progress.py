@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from flask_spiderpool.cli.progress import PLAIN_EVERY_S, CrawlProgress, describe
+from flask_spiderpool.cli.progress import PLAIN_EVERY_S, CrawlProgress, counted, describe, summary
 
 NUMBERS = {"discovered": 10, "done": 4, "failed": 1, "skipped": 0, "items": 0}
 
@@ -22,7 +22,34 @@ class Clock:
 
 def test_words_say_what_is_done_and_what_is_left():
     """Only what there is: no ``0 skipped``."""
-    assert describe(NUMBERS, 2.0) == "4 pages, 5 to go, 1 failed, 2.5 a second"
+    assert describe(NUMBERS, 2.5) == "4 pages, 5 to go, 1 failed, 2.5 a second"
+
+
+def test_one_is_not_called_many():
+    """``1 page``, ``1 item``."""
+    assert counted(1, "row") == "1 row"
+    assert describe({**NUMBERS, "done": 1, "items": 1}).startswith("1 page, 8 to go, 1 failed, 1 item")
+
+
+def test_the_last_line_explains_its_numbers():
+    """Pages are told apart by what was stored of them; what is not there is not named."""
+    numbers = {**NUMBERS, "discovered": 125, "done": 123, "pages": 122, "unchanged": 1, "failed": 2}
+    assert summary(numbers) == "123 pages (122 new or changed, 1 unchanged), 2 failed"
+    assert summary({**numbers, "pages": 120, "discovered": 130}) == (
+        "123 pages (120 new or changed, 1 unchanged, 2 stored nothing), 2 failed, 5 to go"
+    )
+
+
+def test_the_pace_counts_from_the_first_numbers_shown():
+    """A resumed crawl does not claim the pages of its earlier life."""
+    stream, clock = io.StringIO(), Clock()
+    with CrawlProgress("news", stream, clock=clock) as progress:
+        progress.show({**NUMBERS, "discovered": 2000, "done": 1000})
+        clock.now = 10.0
+        progress.show({**NUMBERS, "discovered": 2000, "done": 1020})
+    first, second = stream.getvalue().splitlines()
+    assert "a second" not in first
+    assert second.endswith("2.0 a second")
 
 
 def test_a_pipe_gets_plain_lines_not_too_often_and_only_news():
