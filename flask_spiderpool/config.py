@@ -221,6 +221,9 @@ class Settings:
         4, _number(int, 1, 64), "Database connections of a worker process (PostgreSQL)."
     )
     callback_threads: int = _setting(4, _number(int, 1, 64), "Threads that run parse functions.")
+    parse_timeout_s: float = _setting(
+        60.0, _number(float, 0.1, 3600), "Longest run of a parse function on one page."
+    )
     seen_size: int = _setting(
         500_000,
         _number(int, 1000, 10**8),

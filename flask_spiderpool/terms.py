@@ -155,6 +155,7 @@ class Reason(StrEnum):
     DUPLICATE_TARGET = "duplicate_target"  #: redirected to a URL that the task has a request for
     # The pool itself.
     SPIDER_ERROR = "spider_error"  #: ``parse`` raised
+    SPIDER_TIMEOUT = "spider_timeout"  #: ``parse`` did not return
     STORE_ERROR = "store_error"  #: the page could not be stored, alone and repeated
     INTERNAL = "internal"  #: a fault of the pool's own; the log has the details
     DEATHS = "deaths"  #: its worker died with it three times

@@ -149,12 +149,14 @@ def merged_options(spider: Spider, params: dict[str, Any], settings: Settings) -
     """Merge a spider's options with a start's; the pool's limits stand where the spider's code names none.
 
     A start can only tighten the limits of safety, the pool's too: whoever may start a task may not ask a
-    host sooner than the operator said. An address that the operator allowed by name has no default delay.
+    host sooner than the operator said. Only at an address that the operator allowed by name, which is one
+    of the operator's own, may a start name any delay.
     """
     own = spider.options
     pool = {name: getattr(settings, name) for name in _POOL_LIMITS}
     urls = params.get("start_urls") or own.start_urls
-    if urls and all(_is_allowed_by_name(url, settings) for url in urls):
+    named = params.get("delay_s") is not None
+    if named and urls and all(_is_allowed_by_name(url, settings) for url in urls):
         pool["delay_s"] = 0.0
     base = own.override(**{name: value for name, value in pool.items() if getattr(own, name) is None})
     merged = base.override(**params)

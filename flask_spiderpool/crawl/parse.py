@@ -43,8 +43,8 @@ def run_parse(spider: Spider, page: Page, callback_name: str | None = None) -> P
     """Run a callback of ``spider`` on ``page`` (``None``: its ``parse``), in the calling thread.
 
     A callback may be a function or generator, or ``async`` of either: those run in an event loop of their own,
-    made for this page, so a client or a session made in one cannot be used in another. Its time is not
-    bounded: it blocks a callback thread as long as it takes.
+    made for this page, so a client or a session made in one cannot be used in another. It takes as long as
+    it takes: whoever calls this bounds the wait.
     """
     result = ParseResult(logs=page.logs)
     try:
@@ -53,9 +53,7 @@ def run_parse(spider: Spider, page: Page, callback_name: str | None = None) -> P
             asyncio.run(_collect_async(spider, outcome, result))
         else:
             _collect(spider, outcome, result)
-    except KeyboardInterrupt:
-        raise
-    # SystemExit too: sys.exit() in a callback must cost a page, not the thread it runs in.
+    # SystemExit and KeyboardInterrupt too: what a callback raises costs a page, not the thread or the loop.
     except BaseException as error:
         result.error = describe(error)
         page.logs.append(("ERROR", result.error))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from flask_spiderpool.config import Settings
+from flask_spiderpool.crawl.callbacks import CallbackThreads
 from flask_spiderpool.crawl.extract import Extractor
 from flask_spiderpool.crawl.fetch import Fetcher
 from flask_spiderpool.crawl.politeness import Acquire
@@ -48,7 +48,7 @@ class EngineParts:
     extractor: Extractor
     acquire: Acquire  #: the limiter, made awaitable
     block: Callable[[str, float], None]  #: the limiter's ``block``; must not block the loop
-    callbacks: Executor  #: threads in which parse functions run
+    callbacks: CallbackThreads  #: threads in which parse functions run
     enter_app: Callable[[], AbstractContextManager[None]]  #: what a parse function runs inside
     seen: SeenSet
     suspects: SuspectSeat = field(default_factory=SuspectSeat)

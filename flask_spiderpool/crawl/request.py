@@ -85,6 +85,9 @@ class Outcome:
     message: str | None = None  #: one line for a person
     status_code: int | None = None
     retry_after_s: float | None = None  #: RETRY: not sooner than this
+    rest_host: str | None = (
+        None  #: the host that asked for ``retry_after_s``: after a redirect, not the request's
+    )
     page: FetchedPage | None = None
     items: list[dict[str, Any]] = field(default_factory=list)
     links: list[NewRequest] = field(default_factory=list)  #: unknown to this process's seen-set

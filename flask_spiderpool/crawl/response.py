@@ -14,6 +14,8 @@ from flask_spiderpool.terms import Reason
 
 MIB = 1024 * 1024
 
+RETRY_AFTER_MOST_S = 86_400.0
+
 _DRAINED_BYTES = 16 * 1024
 _DRAIN_S = 1.0
 
@@ -115,13 +117,19 @@ async def drain(response: httpx.Response, stream: httpx.AsyncByteStream) -> None
 def parse_retry_after(value: str | None, *, now: float) -> float | None:
     """Return the seconds that a Retry-After header asks for, given as a number or a date; None if neither.
 
-    ``now`` is the wall clock, in seconds since the epoch. A date in the past is 0.
+    ``now`` is the wall clock, in seconds since the epoch. A date in the past is 0. More than
+    :data:`RETRY_AFTER_MOST_S` counts as that: one answer must not put a host aside for years.
     """
+    asked_s = _asked_s(value, now)
+    return None if asked_s is None else min(asked_s, RETRY_AFTER_MOST_S)
+
+
+def _asked_s(value: str | None, now: float) -> float | None:
     if value is None:
         return None
     value = value.strip()
     if value.isascii() and value.isdecimal():
-        return float(value[:9])
+        return float(value[:12])
     try:
         when = parsedate_to_datetime(value)
         return max(0.0, when.timestamp() - now)

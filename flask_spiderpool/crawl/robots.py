@@ -162,8 +162,8 @@ class RobotsCache:
     """The robots.txt of every origin that a process has met; belongs to one event loop.
 
     A file is kept ``ttl_s``. 4xx means there is none: everything is allowed (RFC 9309, 2.3.1.3). 5xx, 429
-    and failures of the network mean that nothing is (2.3.1.4): the origin is asked again after ``rest_s``,
-    doubled with each failure up to ``rest_max_s``. One request an origin is under way at a time, in the
+    and failures of the network mean that nothing is (2.3.1.4): the origin is asked again after ``rest_s``
+    (``network_rest_s`` where no connection came about), doubled with each failure up to ``rest_max_s``. One request an origin is under way at a time, in the
     task of the caller that came first; if that caller is fenced or cancelled, one that waits takes over.
     """
 
@@ -173,6 +173,7 @@ class RobotsCache:
         *,
         ttl_s: float = 86_400.0,
         rest_s: float = 60.0,
+        network_rest_s: float = 2.0,
         rest_max_s: float = 3600.0,
         max_origins: int = 10_000,
         max_rules: int = 100_000,
@@ -181,6 +182,7 @@ class RobotsCache:
         self._fetcher = fetcher
         self._ttl_s = ttl_s
         self._rest_s = rest_s
+        self._network_rest_s = network_rest_s
         self._rest_max_s = rest_max_s
         self._max_origins = max_origins
         self._max_rules = max_rules
@@ -280,7 +282,9 @@ class RobotsCache:
 
     def _unreachable(self, last: _Entry | None, cause: str, asked_s: float | None) -> _Entry:
         failures = 1 if last is None else last.failures + 1
-        rest_s = min(self._rest_s * 2.0 ** min(failures - 1, 30), self._rest_max_s)
+        # Asking again for a host that no packet reaches costs the site nothing.
+        first_s = self._network_rest_s if cause in _NOT_REACHED else self._rest_s
+        rest_s = min(first_s * 2.0 ** min(failures - 1, 30), self._rest_max_s)
         if asked_s is not None:
             rest_s = min(max(rest_s, asked_s), self._ttl_s)
         return _Entry(self._clock() + rest_s, None, cause, failures)
@@ -299,6 +303,8 @@ class RobotsCache:
         if entry is not None and entry.rules is not None:
             self._rules_kept -= entry.rules.rule_count
 
+
+_NOT_REACHED = frozenset({Reason.DNS, Reason.REFUSED})
 
 # RFC 9309, 2.3.1.2: after five redirects the file may be taken to be unavailable, as for a redirect that
 # leads nowhere; what breaks the coding is no robots.txt either.

@@ -13,6 +13,7 @@ from flask_spiderpool.crawl.gate import Gate, HostGate
 from flask_spiderpool.crawl.parts import EngineParts
 from flask_spiderpool.crawl.politeness import Pace, Wait, decide
 from flask_spiderpool.crawl.request import LeasedRequest, Outcome, Verdict
+from flask_spiderpool.crawl.robots import RobotsUnreachable
 from flask_spiderpool.crawl.rules import TaskRules
 from flask_spiderpool.crawl.settling import Settler
 from flask_spiderpool.crawl.visit import Visit
@@ -21,7 +22,12 @@ from flask_spiderpool.terms import Reason
 
 logger = logging.getLogger(__name__)
 
+FREE_S = 0.5  #: a block of a host without a delay is noticed within this
 DOUBT_S = 0.1  #: pause between two looks at a lease that may have ended
+
+
+#: Causes of a missing robots.txt that say more than ``robots_unreachable``: the host itself was not reached.
+_NETWORK = frozenset({Reason.DNS, Reason.REFUSED, Reason.TLS, Reason.TIMEOUT_CONNECT})
 
 
 @dataclass(slots=True, eq=False)
@@ -35,6 +41,7 @@ class HostLane:
     queue: deque[LeasedRequest] = field(default_factory=deque)
     server: asyncio.Task[None] | None = None
     paced_by_robots: bool = False
+    free_until: float = 0.0  #: loop time until which a host without a delay is known not to be blocked
 
 
 class Serving:
@@ -165,7 +172,7 @@ class Serving:
         try:
             if self._ending or not lane.queue or lane.queue[0] is not request:
                 return 0.0
-            wait_s = await self._token_or_wait(lane.host_key, lane.pace)
+            wait_s = await self._lane_token(lane)
             if wait_s is not None or self._ending:
                 return wait_s or 0.0
             lane.queue.popleft()
@@ -187,7 +194,9 @@ class Serving:
         except FetchError as error:
             if not lane.queue or lane.queue[0] is not request:
                 return False
-            if error.reason in (Reason.ROBOTS_UNREACHABLE, Reason.HOST_RESTS):
+            if isinstance(error, RobotsUnreachable):
+                self._put_off(lane, error)
+            elif error.reason == Reason.HOST_RESTS:
                 self._rest(lane, error.retry_after_s or self._parts.settings.short_wait_s)
             else:
                 self._drop(lane, Verdict.FAILED, error.reason, str(error))
@@ -204,6 +213,26 @@ class Serving:
     def _drop(self, lane: HostLane, verdict: Verdict, reason: str, message: str) -> None:
         self._settler.add(Outcome(lane.queue.popleft(), verdict, reason=str(reason), message=message))
 
+    def _put_off(self, lane: HostLane, error: RobotsUnreachable) -> None:
+        """Count an attempt of each request that a missing robots.txt holds up, so that they fail in the end.
+
+        Without that a mistyped host would keep its task running for ever, and nobody would be told why.
+        """
+        rest_s = error.retry_after_s or self._parts.settings.short_wait_s
+        reason = error.cause if error.cause in _NETWORK else error.reason
+        self.rests[lane.host_id] = max(rest_s, self.rests.get(lane.host_id, 0.0))
+        self.rested = True
+        while lane.queue:
+            self._settler.add(
+                Outcome(
+                    lane.queue.popleft(),
+                    Verdict.RETRY,
+                    reason=str(reason),
+                    message=str(error),
+                    retry_after_s=rest_s,
+                )
+            )
+
     def _rest(self, lane: HostLane, rest_s: float) -> None:
         """Give back what is queued for a host that must not be asked for a while."""
         self.rests[lane.host_id] = max(rest_s, self.rests.get(lane.host_id, 0.0))
@@ -214,10 +243,20 @@ class Serving:
         while lane.queue:
             self._settler.add(Outcome(lane.queue.popleft(), Verdict.RELEASE))
 
+    async def _lane_token(self, lane: HostLane) -> float | None:
+        """As :meth:`_token_or_wait`; a host without a delay is asked about blocks only now and then."""
+        if lane.pace.rate > 0:
+            return await self._token_or_wait(lane.host_key, lane.pace)
+        now = asyncio.get_running_loop().time()
+        if now < lane.free_until:
+            return None
+        wait_s = await self._token_or_wait(lane.host_key, lane.pace)
+        if wait_s is None:
+            lane.free_until = now + FREE_S
+        return wait_s
+
     async def _token_or_wait(self, host_key: str, pace: Pace) -> float | None:
         """Return None when a token was taken, else the seconds to wait."""
-        if pace.rate <= 0:
-            return None
         decision = await decide(self._parts.acquire, host_key, pace)
         return decision.wait_s if isinstance(decision, Wait) else None
 
@@ -251,10 +290,12 @@ class Serving:
             outcome = Outcome(request, Verdict.RELEASE, reason=Reason.CANCELLED)
         finally:
             self._gate.leave(lane.gate)
-        asked_s = outcome.retry_after_s
-        if asked_s is not None and outcome.verdict is Verdict.RETRY and outcome.reason != Reason.HOST_RESTS:
-            self._parts.block(lane.host_key, asked_s)
-            self._rest(lane, asked_s)
+        if outcome.retry_after_s is not None and outcome.rest_host is not None:
+            self._parts.block(outcome.rest_host, outcome.retry_after_s)
+            # After a redirect it is another host that asks for rest; then only this request waits.
+            if outcome.rest_host == lane.host_key:
+                lane.free_until = 0.0
+                self._rest(lane, outcome.retry_after_s)
         self.finished += 1
         self._settler.add(outcome)
         if not lane.queue:

@@ -9,16 +9,17 @@ What it adds to httpx's transport contract:
 - ``extensions["may_send"]``: a callable, the *send fence*. It is asked by the socket itself, for every piece
   that is given to the kernel, after DNS, connect, any wait for a connection and the making of the header
   block; False raises :class:`~flask_spiderpool.errors.Fenced` and nothing is sent. What remains open is a
-  process frozen between the fence's answer and the system call, a few bytecodes later, and bytes that the
-  kernel holds in its socket buffer. (Asked in aiohttp's request class, 15 microseconds earlier, 2 of 20
-  processes that were frozen at random under load sent a request when they were revived.)
+  process frozen in the microsecond between the fence's answer and the system call, and bytes that the
+  kernel holds in its socket buffer;
 - every failure is an httpx error, or ``FetchError(blocked_address)`` from the address guard.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import errno
+import os
 import socket
 import ssl
 import weakref
@@ -85,23 +86,51 @@ class _FencedSocket(socket.socket):
     """Asks the send fence of the request under way for every piece that is given to the kernel.
 
     The event loop takes the OSError for a broken connection, closes it and tells the request so.
+
+    The system call is made without letting go of the interpreter's lock (the sockets of a loop do not
+    block). ``socket.send`` lets go of it first and then, if another thread has asked for the lock, waits until
+    that thread has been scheduled: of processes frozen at random on a busy machine one in forty stood
+    there, its fence asked, and sent its request when it was revived.
     """
 
     flight: _Flight
 
     def send(self, data: Any, flags: int = 0, /) -> int:
+        may_send = self.flight.may_send
+        if may_send is None or _send is None:
+            self._ask()
+            return super().send(data, flags)
+        piece, descriptor = bytes(data), self.fileno()
+        length = len(piece)
         self._ask()
-        return super().send(data, flags)
+        sent: int = _send(descriptor, piece, length, flags)
+        if sent < 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))  # BlockingIOError and others by its number
+        return sent
 
     def sendmsg(self, buffers: Any, /, *more: Any) -> int:
-        self._ask()
-        return super().sendmsg(buffers, *more)
+        return self.send(b"".join(buffers)) if not more else super().sendmsg(buffers, *more)
 
     def _ask(self) -> None:
         may_send = self.flight.may_send
         if may_send is not None and not may_send():
             self.flight.fenced = True
             raise PermissionError(errno.EACCES, "the lease may be over: nothing is sent")
+
+
+def _find_send() -> Any:
+    """Return the C library's ``send``, called with the interpreter's lock held; None where there is none."""
+    try:
+        send = ctypes.PyDLL(None, use_errno=True).send
+    except (AttributeError, OSError, TypeError):  # Windows
+        return None
+    send.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int)
+    send.restype = ctypes.c_ssize_t
+    return send
+
+
+_send = _find_send()
 
 
 # Open sockets by descriptor: asyncio shows a transport's socket only through a wrapper.

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from hashlib import blake2b
 
+from flask_spiderpool.crawl.callbacks import NeverReturned
 from flask_spiderpool.crawl.encoding import codec_of_header, decode
 from flask_spiderpool.crawl.extract import Extracted
 from flask_spiderpool.crawl.guard import LeaseGuard
@@ -196,9 +197,16 @@ class Visit:
             scope=self._rules.scope,
         )
         callback = (request.payload or {}).get("callback")
-        parsed = await asyncio.get_running_loop().run_in_executor(
-            self._parts.callbacks, self._parse_in_app, page, callback
-        )
+        timeout_s = self._parts.settings.parse_timeout_s
+        try:
+            parsed = await self._parts.callbacks.run(
+                functools.partial(self._parse_in_app, page, callback), timeout_s
+            )
+        except NeverReturned:
+            outcome.verdict = Verdict.FAILED
+            outcome.reason = Reason.SPIDER_TIMEOUT
+            outcome.message = f"{callback or 'parse'} did not return within {timeout_s:g} s"
+            return
         outcome.items = parsed.items
         outcome.logs = [entry for entry in parsed.logs if _level(entry[0]) >= self._rules.log_level]
         for wanted in parsed.requests:
@@ -268,6 +276,7 @@ def _answered(request: LeasedRequest, response: Response) -> Outcome:
         status_code=status,
         # Only what the site asks for makes the whole host rest; a plain 500 concerns its page.
         retry_after_s=response.retry_after_s if retry else None,
+        rest_host=resolve(response.final_url).host_key if retry else None,
         wire_bytes=response.wire_bytes,
     )
 

@@ -13,13 +13,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 
 from flask_spiderpool.bus.base import Bus
 from flask_spiderpool.config import Settings
 from flask_spiderpool.crawl.address import AddressGuard
+from flask_spiderpool.crawl.callbacks import CallbackThreads
 from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.extract import Extractor
 from flask_spiderpool.crawl.fetch import Fetcher
@@ -85,9 +85,7 @@ class Runtime:
         self._closed = False
         self._loop = LoopThread()
         self._limiter = LoopLimiter(parts.limiter)
-        self._callbacks = ThreadPoolExecutor(
-            settings.callback_threads, thread_name_prefix="spiderpool-callback", initializer=parts.in_thread
-        )
+        self._callbacks = CallbackThreads(settings.callback_threads, initializer=parts.in_thread)
         self._extractor = Extractor(
             timeout_s=settings.extract_timeout_s, memory_limit_bytes=settings.extract_memory_bytes
         )
@@ -180,7 +178,7 @@ class Runtime:
         for thread in (self._keeper, self._commands, self._beat, self.renewals):
             if thread is not None:
                 _quietly(thread.stop)
-        self._callbacks.shutdown(wait=False, cancel_futures=True)
+        self._callbacks.close()
         self._limiter.close()
         _quietly(self._extractor.close)
         _quietly(self._close_loop)

@@ -54,13 +54,15 @@ def test_a_spiders_code_may_name_its_own_pace(merge: Merge) -> None:
     assert merge({"delay_s": 0.25}, {"delay_s": 2.0}).delay_s == 0.25
 
 
-def test_an_address_allowed_by_name_has_no_default_delay(merge: Merge) -> None:
-    """The operator named it, so it is the operator's own; one that is not named keeps the delay."""
+def test_at_an_address_allowed_by_name_a_start_names_any_delay(merge: Merge) -> None:
+    """The operator named it, so it is the operator's own; without a word the pool's delay stands there too."""
     config = {"allow_addresses": "127.0.0.1:8000", "delay_s": 2.0}
-    assert merge({}, config, start_urls=["http://127.0.0.1:8000/"]).delay_s == 0
-    assert merge({}, config, start_urls=["http://127.0.0.1:8001/"]).delay_s == 2.0
-    assert merge({}, config, start_urls=["http://127.0.0.1:8000/", "http://site.example/"]).delay_s == 2.0
-    assert merge({}, config, start_urls=["http://127.0.0.1:8000/"], delay_s=0.5).delay_s == 0.5
+    own, other = "http://127.0.0.1:8000/", "http://127.0.0.1:8001/"
+    assert merge({}, config, start_urls=[own]).delay_s == 2.0
+    assert merge({}, config, start_urls=[own], delay_s=0).delay_s == 0
+    for urls in ([other], [own, other]):
+        with pytest.raises(InvalidParameter, match="delay_s"):
+            merge({}, config, start_urls=urls, delay_s=0)
 
 
 def test_the_pools_page_and_depth_limits_are_defaults(merge: Merge) -> None:

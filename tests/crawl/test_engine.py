@@ -319,3 +319,87 @@ def test_an_address_that_is_not_allowed_fails_the_task(site: Site, make_pool: Ma
     assert pool.task(task_id).end_reason == "all_seeds_failed"
     assert _outcomes(pool) == {(4, "blocked_address"): 1}
     assert site.log == []
+
+
+def test_a_parse_that_never_returns_costs_its_page_only(site: Site, make_pool: MakePool) -> None:
+    """It fails with its own reason, its thread is replaced, and everything else goes on."""
+    release = threading.Event()
+    site.pages |= {"/": _links("/stuck1", "/stuck2", "/good")}
+    site.default = "x"
+    pool = make_pool(parse_timeout_s=0.1, callback_threads=1)
+
+    @pool.registry.spider("stuck", follow=True)
+    def parse(page: Any) -> Any:
+        if "stuck" in page.url:
+            release.wait()
+        yield {"url": page.url}
+
+    try:
+        assert pool.work(pool.start("stuck", f"{site.url}/")) is Status.FINISHED
+    finally:
+        release.set()
+    assert _outcomes(pool) == {(3, None): 2, (4, "spider_timeout"): 2}
+    assert len(pool.rows(Item)) == 2
+
+
+def test_a_spider_that_raises_keyboard_interrupt_ends_nothing(site: Site, make_pool: MakePool) -> None:
+    """It is an error like any other: the loop lives and the next task is served."""
+    site.pages["/"] = "x"
+    pool = make_pool()
+
+    @pool.registry.spider("interrupts")
+    def parse(page: Any) -> Any:
+        raise KeyboardInterrupt
+
+    assert pool.work(pool.start("interrupts", f"{site.url}/")) is Status.FAILED
+    assert _outcomes(pool) == {(4, "spider_error"): 1}
+    assert pool.work(pool.start("article", f"{site.url}/", links_only=True)) is Status.FINISHED
+
+
+def test_the_host_that_asks_for_rest_is_the_one_that_gets_it(site: Site, make_pool: MakePool) -> None:
+    """A 429 behind a redirect puts the answering host to rest, not the one that redirected."""
+    with Site({"/busy": Reply(status=429, headers={"Retry-After": "3600"})}) as other:
+        site.pages |= {
+            "/": _links("/away", "/a", "/b"),
+            "/away": Reply(status=302, headers={"Location": f"{other.url}/busy"}),
+            "/a": _links(),
+            "/b": _links(),
+        }
+        pool = make_pool(allow_addresses=[site.host, other.host], attempts=1)
+        task_id = pool.start(
+            "article", f"{site.url}/", links_only=True, allowed_domains=[site.host, other.host]
+        )
+        assert pool.work(task_id) is Status.FINISHED
+        assert _outcomes(pool) == {(3, None): 3, (4, "http_429"): 1}
+        limiter = pool.runtime.parts.limiter
+        assert limiter.acquire(site.host, 0, 1).granted == 1
+        blocked = limiter.acquire(other.host, 0, 1)
+        assert blocked.granted == 0
+        assert 3500 < blocked.wait_s <= 3600
+
+
+def test_a_block_holds_where_there_is_no_delay(site: Site, make_pool: MakePool) -> None:
+    """A task without delay asks the limiter too: a host that rests is asked for nothing, robots.txt included."""
+    site.pages["/"] = _links()
+    pool = make_pool(slice_s=0.2)
+    pool.runtime.parts.limiter.block(site.host, 3600)
+    task_id = pool.start("article", f"{site.url}/", links_only=True)
+    run_slice(pool.runtime, pool.ticket())
+    assert site.log == []
+    assert pool.task(task_id).done == 0
+
+
+@pytest.mark.parametrize(("url", "reason"), [("http://127.0.0.1:{port}/", "refused")])
+def test_a_host_that_cannot_be_reached_fails_with_its_reason(
+    site: Site, make_pool: MakePool, url: str, reason: str
+) -> None:
+    """A missing robots.txt counts attempts: the task fails after them and says why."""
+    site.stop()
+    pool = make_pool(attempts=2)
+    pool.runtime.engine.robots._network_rest_s = 0.05
+    task_id = pool.start("article", url.format(port=site.port))
+    assert pool.work(task_id) is Status.FAILED
+    assert _outcomes(pool) == {(4, reason): 1}
+    (row,) = pool.rows(Request)
+    assert "robots.txt" in row.message
+    assert row.attempts == 2
