@@ -18,10 +18,14 @@ BUSY_S = 15.0  #: how long SQLite waits for another process's writer
 OPEN_S = 5.0
 #: Less than that: when a whole process is frozen, those of its transactions that stand in line for a lock
 #: leave the line before the lock is free. Else each would get it in turn, and hold it as long.
-LOCK_S = 4.0
+LOCK_S = 2.5
+#: For a process that froze while it sent a statement: PostgreSQL then waits for the rest of it, not idle.
+WHOLE_S = 15.0
 
 #: deadlock, serialization, lock timeout: the transaction is repeated.
 _AGAIN = frozenset({"40P01", "40001", "55P03"})
+#: the server has ended the session: its transaction was left open, or lasted too long.
+_ENDED = frozenset({"25P03", "25P04"})
 #: classes of SQLSTATE that say: the server is away, starting, stopping, or out of connections.
 _AWAY = ("08", "57P", "53")
 #: classes that lie in the data: bad values, broken constraints, program limits (a row too large).
@@ -91,9 +95,11 @@ def _prepare_postgres(connection: Any, record: Any) -> None:
     try:
         connection.execute(f"SET idle_in_transaction_session_timeout = {OPEN_S * 1000:.0f}")
         connection.execute(f"SET lock_timeout = {LOCK_S * 1000:.0f}")
-        # A server built without lz4 keeps its default; pages then take twice the room.
-        with contextlib.suppress(Exception):
-            connection.execute("SET default_toast_compression = 'lz4'")
+        # Servers before 17 do not know the first, those built without lz4 not the second: pages then take
+        # twice the room.
+        for setting in (f"transaction_timeout = {WHOLE_S * 1000:.0f}", "default_toast_compression = 'lz4'"):
+            with contextlib.suppress(Exception):
+                connection.execute(f"SET {setting}")
     finally:
         connection.autocommit = automatic
 
@@ -110,7 +116,7 @@ def is_away(error: BaseException) -> bool:
     error = _driver_error(error)
     state = getattr(error, "sqlstate", None)
     if state is not None:
-        return str(state).startswith(_AWAY) or state == "25P03"
+        return str(state).startswith(_AWAY) or state in _ENDED
     name = type(error).__name__
     return type(error).__module__.startswith("psycopg") and name in ("OperationalError", "InterfaceError")
 

@@ -49,6 +49,23 @@ def test_connections_are_prepared(postgres_frontier: Frontier) -> None:
     assert postgres_frontier.store.read(lambda tx: tx.one(show)) == ("lz4" if has_lz4 else "pglz", "5s")
 
 
+def test_endless_transaction_is_ended(postgres_frontier: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the server can (17 and later), a transaction that is neither idle nor done in time is ended: try again."""
+    f = postgres_frontier
+    able = int(str(f.value("SHOW server_version_num"))) >= 170000
+    show = Statement("SELECT current_setting('transaction_timeout', true)")
+    assert f.store.read(lambda tx: tx.one(show)) == ("15s" if able else None,)
+    monkeypatch.setattr("flask_spiderpool.store.engine.WHOLE_S", 0.2)
+    naps_s = [1.0, 0.0]
+
+    def work(tx: Tx) -> str:
+        tx.run(Statement("SELECT pg_sleep(:nap_s)"), nap_s=naps_s.pop(0))
+        return "done"
+
+    assert f.another_store().write(work) == "done"
+    assert naps_s == ([] if able else [0.0])
+
+
 def test_frozen_process_holds_up_nobody_for_long(postgres_frontier: Frontier) -> None:
     """Of a frozen process one transaction holds a lock and one waits for it: both are gone when one's time is up."""
     f = postgres_frontier
