@@ -121,6 +121,9 @@ class Worker:
             "SECRET_KEY": "bench",
             "SQLALCHEMY_DATABASE_URI": f"sqlite:///{database}",
             "SPIDERPOOL_ALLOW_ADDRESSES": [base_url.split("//", 1)[1]],
+            # What the operator allows; a task may only be stricter.
+            "SPIDERPOOL_DELAY_S": 0,
+            "SPIDERPOOL_CONCURRENCY_PER_HOST": AT_ONCE,
         }
         (folder / "instance").mkdir()
         return {

@@ -101,7 +101,7 @@ def test_cluster_on_redis(
 ) -> None:
     """Two workers, web, PostgreSQL, Redis: ten kills of a worker, web or Redis lose and double nothing."""
     cluster = make_cluster(make_site(PAGES))
-    note("RabbitMQ " + kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed))
+    note("Redis " + kill_and_check(cluster, lambda rng: strike_cluster(cluster, rng), seed))
 
 
 def test_embedded(
