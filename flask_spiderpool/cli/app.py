@@ -14,7 +14,7 @@ from flask import Flask, current_app
 from sqlalchemy.orm import Session
 
 from flask_spiderpool.errors import InvalidParameter, SetupError, UnknownTask
-from flask_spiderpool.models import Task
+from flask_spiderpool.models import Task, metadata
 from flask_spiderpool.state import EXTENSION_KEY, PoolState
 
 LEAST_PREFIX = 4  #: characters of a task's id that may stand for all of it
@@ -29,6 +29,26 @@ def pool_state(app: Flask) -> PoolState:
         raise SetupError(
             f"the app {app.name!r} has no spider pool; call SpiderPool().init_app(app, db=db) where it is made"
         ) from None
+
+
+def require_tables(state: PoolState) -> None:
+    """Ask each of the pool's tables for nothing; the driver's error names what is missing.
+
+    A server that cannot be reached is not told here: workers wait for it.
+    """
+    engine = sa.create_engine(state.database_url(), poolclass=sa.NullPool)
+    try:
+        try:
+            connection = engine.connect()
+        except sa.exc.OperationalError:
+            if engine.dialect.name == "sqlite":
+                raise
+            return
+        with connection:
+            for table in metadata.sorted_tables:
+                connection.execute(sa.select(table).where(sa.false()))
+    finally:
+        engine.dispose()
 
 
 def shown_database(state: PoolState) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shlex
 import signal
 import sys
 import tempfile
@@ -21,6 +22,7 @@ from flask_spiderpool.cli.crawl_file import TEMPORARY, CrawlFile, closing
 from flask_spiderpool.cli.crawl_output import CrawlOutput, refuse_overwriting
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
 from flask_spiderpool.cli.progress import CrawlProgress, counted, summary
+from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.cli.rows import writer_for
 from flask_spiderpool.config import settings_from
 from flask_spiderpool.errors import ConfigError, InvalidParameter
@@ -267,4 +269,4 @@ def _words(report: dict[str, Any], numbers: str) -> Iterator[str]:
     if report["output"]:
         yield f"{counted(report['rows'], 'row')} in {report['output']}"
     if report["resume"]:
-        yield f"go on with: flask spiderpool crawl --resume {report['resume']}"
+        yield pasteable(f"go on with: flask spiderpool crawl --resume {shlex.quote(report['resume'])}")

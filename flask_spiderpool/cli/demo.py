@@ -19,14 +19,14 @@ from flask_spiderpool.cli.app import caller, pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
 from flask_spiderpool.cli.progress import CrawlProgress
-from flask_spiderpool.cli.serve import Address, WebServer
+from flask_spiderpool.cli.remedy import command, pasteable
+from flask_spiderpool.cli.serve import WebServer, address_for, port_option
 from flask_spiderpool.cli.up import prepare_tables
-from flask_spiderpool.errors import InvalidParameter, SpiderPoolError
+from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Document, Page, Request
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import ENDED, RequestState, Status
 
-PORT = 5000  #: as flask run; on some systems another service has it
 LOOK_S = 0.5
 ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
 SHOWN_PAGES = 5
@@ -38,12 +38,7 @@ SHOWN_REASONS = 5
 @click.option("--spider", help="Default: DEMO_SPIDER of the app's configuration.")
 @click.option("--path", help="Where to begin on the app's own site. Default: DEMO_PATH of its configuration.")
 @click.option("--host", "-h", default="127.0.0.1", show_default=True, help="Address to serve on.")
-@click.option(
-    "--port",
-    "-p",
-    type=click.IntRange(0, 65535),
-    help=f"Default: {PORT}, or a free one when that is taken.",
-)
+@port_option
 @click.option("--once", is_flag=True, help="End after the crawl; exit code 0 only if it has finished.")
 @click.pass_context
 def demo(
@@ -54,7 +49,7 @@ def demo(
     Goes on serving until Ctrl-C.
     """
     info = ctx.ensure_object(ScriptInfo)
-    address = _address(host, port)
+    address = address_for(host, port)
     # The pool refuses loopback unless somebody names it; the worker inherits this.
     named = [os.environ[ALLOW_VARIABLE]] if os.environ.get(ALLOW_VARIABLE) else []
     os.environ[ALLOW_VARIABLE] = ",".join([*named, address.url.removeprefix("http://")])
@@ -75,7 +70,7 @@ def demo(
         task_id = _start(app, state, name, start_url)
         status = _watch(state, here, name, task_id)
         if status is None:
-            click.echo("interrupted; 'flask spiderpool up' goes on with the crawl")
+            click.echo(pasteable("interrupted; 'flask spiderpool up' goes on with the crawl"))
             raise SystemExit(EXIT_INTERRUPTED)
         for line in _found(app, state, here, name, task_id):
             click.echo(line)
@@ -84,16 +79,6 @@ def demo(
             here.stop.wait()
     if once and status is not Status.FINISHED:
         raise SystemExit(EXIT_FAILED)
-
-
-def _address(host: str, port: int | None) -> Address:
-    """Return where to serve; somebody who named no port gets one that is free."""
-    if port is not None:
-        return Address(host, port)
-    try:
-        return Address(host, PORT)
-    except SpiderPoolError:
-        return Address(host, 0)
 
 
 def _start(app: Flask, state: PoolState, name: str, url: str) -> UUID:
@@ -134,7 +119,7 @@ def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID
         yield from _reasons(session, task_id)
         yield ""
         yield from _newest(session, name)
-    script = f"flask --app {app.import_name}"
+    script = command()
     yield ""
     yield f"it lies   in {shown_database(state)}, tables spiderpool_*"
     yield "go on     " + f"{script} spiderpool tasks"

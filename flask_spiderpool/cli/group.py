@@ -10,6 +10,7 @@ import click
 import sqlalchemy as sa
 from flask.cli import AppGroup
 
+from flask_spiderpool.cli.remedy import TABLES, pasteable
 from flask_spiderpool.errors import RequestError, SpiderPoolError
 
 EXIT_FAILED = 1
@@ -39,7 +40,7 @@ class Failure(click.ClickException):
     """One line on stderr and an exit code: 2 for what the caller asked, 1 for what went wrong."""
 
     def __init__(self, message: str, exit_code: int = EXIT_FAILED) -> None:
-        super().__init__(message)
+        super().__init__(pasteable(message))
         self.exit_code = exit_code  # type: ignore[misc]  # click's own way
 
 
@@ -87,7 +88,7 @@ def _about_database(error: Exception) -> str:
     cause = (str(original).strip() or type(original).__name__).splitlines()[0]
     lower = cause.lower()
     if "no such table" in lower or "does not exist" in lower or "no such column" in lower:
-        return f"the database lacks the pool's tables ({cause}); run 'flask spiderpool db upgrade'"
+        return f"the database lacks the pool's tables ({cause}); {TABLES}"
     return f"the database cannot be used: {cause}"
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 import threading
 
+import click
 from flask import Flask
 from werkzeug.serving import make_server
 
 from flask_spiderpool.errors import Unavailable
+
+PORT = 5000  #: as flask run; on some systems another service has it
+
+port_option = click.option(
+    "--port",
+    "-p",
+    type=click.IntRange(0, 65535),
+    help=f"Default: {PORT}, or a free one when that is taken. 0: a free one.",
+)
 
 
 class Address:
@@ -32,6 +43,16 @@ class Address:
         everywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not bound
         shown = everywhere.get(self.host)
         return f"http://{shown}:{self.port}" if shown else f"http://{self}"
+
+
+def address_for(host: str, port: int | None) -> Address:
+    """Return where to serve; somebody who named no port gets one that is free."""
+    if port is not None:
+        return Address(host, port)
+    try:
+        return Address(host, PORT)
+    except Unavailable:
+        return Address(host, 0)
 
 
 class WebServer:
@@ -61,5 +82,8 @@ def _bind(host: str, port: int) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=256)
     except OSError as error:
+        # The text that create_server makes repeats itself and the address: the system's own words suffice.
+        cause = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         hint = "; choose another with --port" if error.errno == errno.EADDRINUSE else ""
-        raise Unavailable(f"--port: {host}:{port} cannot be used ({error.strerror}){hint}") from error
+        option = "--port" if error.errno == errno.EADDRINUSE else "--host and --port"
+        raise Unavailable(f"{option}: {host}:{port} cannot be used ({cause.lower()}){hint}") from error

@@ -9,6 +9,7 @@ from flask.cli import with_appcontext
 
 from flask_spiderpool.cli.app import find_task_id, open_pool
 from flask_spiderpool.cli.output import json_option, print_json, print_table
+from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.pulse.base import WorkerPulse
 from flask_spiderpool.state import PoolState
 
@@ -82,7 +83,7 @@ def _show_pool(answer: dict[str, Any]) -> None:
     print_table(
         ("worker", "slices", "threads", "memory"),
         rows,
-        empty="no worker is alive; start one with 'flask spiderpool worker'",
+        empty=pasteable("no worker is alive; run 'flask spiderpool up', or 'flask spiderpool worker'"),
     )
 
 

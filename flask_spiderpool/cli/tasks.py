@@ -8,6 +8,7 @@ from flask.cli import with_appcontext
 
 from flask_spiderpool.cli.app import open_pool
 from flask_spiderpool.cli.output import json_option, print_json, print_table
+from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.models import Slot, Task
 from flask_spiderpool.terms import Status
 
@@ -62,7 +63,9 @@ def tasks(spider: str | None, status: str | None, limit: int, as_json: bool) -> 
         )
         for one in found
     ]
-    print_table(COLUMNS, rows, empty="no tasks yet; begin one with 'flask spiderpool start SPIDER'")
+    print_table(
+        COLUMNS, rows, empty=pasteable("no tasks yet; begin one with 'flask spiderpool start SPIDER'")
+    )
 
 
 def _numbers(task: Task, leased: int) -> dict[str, object]:

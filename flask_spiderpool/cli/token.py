@@ -10,6 +10,7 @@ from flask.cli import with_appcontext
 
 from flask_spiderpool.cli.app import open_pool
 from flask_spiderpool.cli.output import json_option, print_json, print_table
+from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Token
 from flask_spiderpool.store import tokens
@@ -79,7 +80,7 @@ def list_(as_json: bool) -> None:
     print_table(
         columns,
         [tuple(row[name] for name in columns) for row in rows],
-        empty="no tokens yet; make one with 'flask spiderpool token create NAME'",
+        empty=pasteable("no tokens yet; make one with 'flask spiderpool token create NAME'"),
     )
 
 

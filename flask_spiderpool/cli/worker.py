@@ -9,7 +9,7 @@ from typing import Any
 import click
 from flask.cli import ScriptInfo
 
-from flask_spiderpool.cli.app import pool_state
+from flask_spiderpool.cli.app import pool_state, require_tables
 from flask_spiderpool.cli.supervise import die_with_parent
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.tasks.make import counts_in_memory, pool_queues
@@ -68,6 +68,7 @@ def worker(
     """
     # No app context is pushed here: children of a prefork pool would inherit it for their whole life.
     state = pool_state(ctx.ensure_object(ScriptInfo).load_app())
+    require_tables(state)
     served = [name.strip() for name in queues.split(",")] if queues else sorted(pool_queues(state))
     celery_worker = state.celery().Worker(
         hostname=hostname or f"spiderpool-{os.getpid()}@{socket.gethostname()}",

@@ -6,16 +6,19 @@ import json
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
+import click
 import pytest
 import sqlalchemy as sa
-from click.testing import Result
+from click.testing import CliRunner, Result
 from flask import Flask
+from flask.cli import ScriptInfo
 from flask_migrate import Migrate
 
 from flask_spiderpool import migrations
 from flask_spiderpool.cli import spiderpool
 from flask_spiderpool.cli.app import shown_database
 from flask_spiderpool.cli.group import COMMANDS
+from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.cli.up import prepare_tables
 from flask_spiderpool.errors import SetupError
 from flask_spiderpool.models import History, Task, Token
@@ -46,10 +49,36 @@ def test_an_unknown_command_is_wrong_usage(bare_cli: Cli):
     assert "No such command" in bare_cli("craw", code=2).output
 
 
-def test_a_database_without_tables_is_explained(bare_cli: Cli):
-    """One line that names the command which helps, never a traceback."""
-    for words in (["tasks"], ["start", "quotes"], ["token", "list"], ["status"]):
+def test_a_database_without_tables_is_explained(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch):
+    """One line that names the command which helps, never a traceback; a worker does not begin."""
+    monkeypatch.setenv("SPIDERPOOL_ROLE", "web")  # put back after the worker has changed it
+    for words in (["tasks"], ["start", "quotes"], ["token", "list"], ["status"], ["worker", "--quiet"]):
         assert "flask spiderpool db upgrade" in one_line(bare_cli(*words, code=1))
+
+
+def test_remedies_name_the_app_as_it_was_given(monkeypatch: pytest.MonkeyPatch, app: Flask):
+    """What is said can be pasted: with --app, or as the host's own command."""
+    info = ScriptInfo(app_import_path="my site:make('x')", create_app=lambda: app)
+    with click.Context(click.Command("x"), obj=info):
+        assert pasteable("run 'flask spiderpool up'") == (
+            """run 'flask --app 'my site:make('"'"'x'"'"')' spiderpool up'"""
+        )
+    for path, said in (("site", "flask --app site"), (None, "flask")):
+        with click.Context(click.Command("x"), obj=ScriptInfo(app_import_path=path)):
+            assert (
+                pasteable("`flask db upgrade`, flask spiderpooler")
+                == f"`{said} db upgrade`, flask spiderpooler"
+            )
+    monkeypatch.setattr("sys.argv", ["/opt/bin/mysite", "spiderpool", "tasks"])
+    with click.Context(click.Command("x"), obj=ScriptInfo(create_app=lambda: app)):
+        assert pasteable("flask spiderpool tasks") == "mysite spiderpool tasks"
+
+
+def test_an_error_names_the_app(app: Flask):
+    """An error of any layer is told with the command that can be pasted."""
+    info = ScriptInfo(app_import_path="site", create_app=lambda: app)
+    result = CliRunner().invoke(spiderpool, ["tasks"], obj=info)
+    assert "run 'flask --app site spiderpool db upgrade'" in result.stderr
 
 
 def test_db_upgrade_says_what_it_did(bare_cli: Cli):

@@ -16,6 +16,8 @@ import httpx
 import psutil
 import pytest
 
+from flask_spiderpool.cli import serve
+from flask_spiderpool.errors import Unavailable
 from tests.cli.demo_app import PAGES
 from tests.cli.test_supervise import until
 
@@ -95,6 +97,9 @@ def test_up_serves_and_supervises_and_ends_in_order(commands: list[Command], tmp
     command = Command(tmp_path, "up", "--port", "0")
     commands.append(command)
     url = url_of(command, "web")
+    until(lambda: "Ctrl-C ends both" in command.said, 10)
+    assert "flask --app tests.cli.demo_app spiderpool token create NAME" in command.said
+    assert f"broker    {tmp_path}/spiderpool-broker" in command.said
     assert httpx.get(f"{url}/site/1").status_code == 200
     assert httpx.get(f"{url}/spiderpool/spool/status").status_code in (401, 403)
     with sqlite3.connect(tmp_path / "demo.db") as connection:
@@ -116,8 +121,20 @@ def test_up_says_when_its_port_is_taken(commands: list[Command], tmp_path: Path)
         command = Command(tmp_path, "up", "--port", str(taken.getsockname()[1]))
         commands.append(command)
         assert command.process.wait(60) == 1
+    assert command.said.count("ddress already in use") == 1
     assert "--port" in command.said
     assert "Traceback" not in command.said
+
+
+def test_up_without_a_port_takes_a_free_one(monkeypatch: pytest.MonkeyPatch):
+    """When the usual one is taken and none was named, as demo does."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setattr(serve, "PORT", taken.getsockname()[1])
+        address = serve.address_for("127.0.0.1", None)
+        address.socket.close()
+        assert address.port not in (0, serve.PORT)
+        with pytest.raises(Unavailable):
+            serve.address_for("127.0.0.1", serve.PORT)
 
 
 def test_demo_once_crawls_the_apps_own_site(commands: list[Command], tmp_path: Path):
@@ -128,7 +145,7 @@ def test_demo_once_crawls_the_apps_own_site(commands: list[Command], tmp_path: P
     assert f"finished (complete): {PAGES} pages" in command.said
     assert "site: " in command.said
     assert "Page 3" in command.said
-    assert "flask --app" in command.said
+    assert "flask --app tests.cli.demo_app spiderpool tasks" in command.said
     with sqlite3.connect(tmp_path / "demo.db") as connection:
         assert connection.execute("SELECT count(*) FROM spiderpool_document").fetchone() == (PAGES,)
     connection.close()
