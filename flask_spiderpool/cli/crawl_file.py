@@ -88,12 +88,14 @@ class CrawlFile:
     @classmethod
     def new(cls, path: Path, words: dict[str, Any]) -> CrawlFile:
         """Begin a file. Refuses one that is there: it holds a crawl that can go on."""
+        lock = _lock(path)
         if path.exists():
+            lock.release(delete=True)
             raise InvalidParameter(
                 "output",
                 f"{path} holds an unfinished crawl; go on with 'crawl --resume {path}' or delete it",
             )
-        crawl = cls(path, words, _lock(path))
+        crawl = cls(path, words, lock)
         try:
             crawl.store.create_tables()
             with Session(crawl._engine) as session:
@@ -107,9 +109,13 @@ class CrawlFile:
     @classmethod
     def open(cls, path: Path) -> CrawlFile:
         """Open a file that an interrupted crawl has left."""
-        if not path.is_file():
-            raise InvalidParameter("resume", f"{path} is not there; it is deleted when its crawl is finished")
+        _check_is_there(path)
         lock = _lock(path)
+        try:
+            _check_is_there(path)  # a crawl that ended meanwhile has deleted it
+        except InvalidParameter:
+            lock.release(delete=True)
+            raise
         engine = _engine(path)
         try:
             with Session(engine) as session:
@@ -119,8 +125,7 @@ class CrawlFile:
         finally:
             engine.dispose()
         if words is None:
-            lock.release()
-            _lock_path(path).unlink(missing_ok=True)
+            lock.release(delete=True)
             raise InvalidParameter("resume", f"{path} was not made by 'flask spiderpool crawl'")
         return cls(path, words, lock)
 
@@ -211,8 +216,7 @@ class CrawlFile:
         if delete:
             for suffix in ("", "-wal", "-shm"):
                 Path(f"{self.path}{suffix}").unlink(missing_ok=True)
-        self._lock.release()
-        _lock_path(self.path).unlink(missing_ok=True)
+        self._lock.release(delete=True)
         if delete and self.path.parent.name.startswith(TEMPORARY):
             with contextlib.suppress(OSError):
                 self.path.parent.rmdir()
@@ -241,6 +245,11 @@ def _engine(path: Path) -> sa.Engine:
 
 def _lock_path(path: Path) -> Path:
     return path.with_name(path.name + ".lock")
+
+
+def _check_is_there(path: Path) -> None:
+    if not path.is_file():
+        raise InvalidParameter("resume", f"{path} is not there; it is deleted when its crawl is finished")
 
 
 def _lock(path: Path) -> ProcessLock:

@@ -28,12 +28,15 @@ class ProcessLock:
         self._released = False
         _hold(self.path)
 
-    def release(self) -> None:
-        """Give the lock back. Idempotent; does nothing in a forked child, which never held it."""
+    def release(self, *, delete: bool = False) -> None:
+        """Give the lock back. Idempotent; does nothing in a forked child, which never held it.
+
+        ``delete``: the file goes too, if nobody else of this process holds the lock.
+        """
         if self._released or self._pid != os.getpid():
             return
         self._released = True
-        _let_go(self.path)
+        _let_go(self.path, delete=delete)
 
 
 def _hold(path: Path) -> None:
@@ -48,17 +51,38 @@ def _hold(path: Path) -> None:
         _held[path] = (descriptor, 1)
 
 
-def _let_go(path: Path) -> None:
+def _let_go(path: Path, *, delete: bool) -> None:
     with _guard:
         descriptor, holders = _held.pop(path)
         if holders > 1:
             _held[path] = (descriptor, holders - 1)
-        else:
-            os.close(descriptor)
+            return
+        if delete and _is_at(path, descriptor):
+            # Before the lock is free: later it may be another process's file.
+            path.unlink(missing_ok=True)
+        os.close(descriptor)
 
 
 def _lock_file(path: Path) -> int:
-    """Open and lock; the file stays for ever, since unlinking a lock file lets two processes in."""
+    """Open and lock, once more when the file that was locked is no longer the one at ``path``.
+
+    Its holder may have deleted it between the two steps; a lock on what has no name keeps nobody out.
+    """
+    while True:
+        descriptor = _lock_once(path)
+        if _is_at(path, descriptor):
+            return descriptor
+        os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
+def _lock_once(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
