@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
+import os
 import queue
 import threading
 import weakref
@@ -67,18 +68,18 @@ class Outbox:
             self._run_inline(task, messages)
             return
         for message in messages:
-            self._lane("broker").put(partial(self._publish, message))
+            self._thread("broker").put(partial(self._publish, message))
 
     def tell(self, command: CommandMessage) -> None:
         """Send ``command`` on the bus, from a thread."""
-        self._lane("bus").put(lambda: self._bus().send(command))
+        self._thread("bus").put(lambda: self._bus().send(command))
 
     def close(self) -> None:
         """Wait a second at most for what is still to leave. Idempotent."""
         things = self._things.take_all()
-        for lane in things:
-            if isinstance(lane, _Lane):
-                lane.close(CLOSE_WAIT_S)
+        for thread in things:
+            if isinstance(thread, _JobThread):
+                thread.close(CLOSE_WAIT_S)
         for producer in things:
             if isinstance(producer, Producer):
                 with suppress(Exception):
@@ -90,8 +91,8 @@ class Outbox:
         producer = self._things.get(f"producer {id(celery)}", lambda: _make_producer(celery))
         publish(celery, producer, message)
 
-    def _lane(self, name: str) -> _Lane:
-        return self._things.get(name, lambda: _Lane(name))
+    def _thread(self, name: str) -> _JobThread:
+        return self._things.get(name, lambda: _JobThread(name))
 
     def _run_inline(self, task: Any, messages: Sequence[Message]) -> None:
         """Run messages one after the other; those sent meanwhile join the end, so nothing recurses."""
@@ -140,11 +141,15 @@ def _arguments(message: Message) -> tuple[str, int, int]:
     return str(ticket.task_id), ticket.n, ticket.epoch
 
 
-class _Lane:
-    """A daemon thread that does jobs in order. The first failure of a row is logged, and its end."""
+class _JobThread:
+    """A daemon thread that does jobs in order. The first failure of a row is logged, and its end.
+
+    A forked child inherits the object but not the thread; there it does nothing.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
+        self._pid = os.getpid()
         self._failing = False
         self._full = False
         self._jobs: queue.Queue[Job | None] = queue.Queue(MAX_WAITING)
@@ -163,6 +168,8 @@ class _Lane:
 
     def close(self, timeout_s: float) -> None:
         """End the thread after the jobs that wait, if they are done in time."""
+        if self._pid != os.getpid():
+            return  # nobody would take the last job, and the queue's lock may have been held at the fork
         if not self._ended.is_set():
             try:
                 self._jobs.put(None, timeout=timeout_s)
@@ -193,8 +200,8 @@ class _Lane:
             self._failing = self._full = False
 
 
-def _close_at_exit(lane: _Lane) -> None:
-    reference = weakref.ref(lane)
+def _close_at_exit(thread: _JobThread) -> None:
+    reference = weakref.ref(thread)
 
     def close() -> None:
         alive = reference()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 import threading
 import time
@@ -244,6 +245,21 @@ def test_a_forked_child_has_a_connection_of_its_own(make: Make, redis_url: str) 
             message.ack()
             received.append(message.payload[0][1])
     assert sorted(received) == list(range(1, 100))
+
+
+def test_a_forked_child_does_not_wait_for_its_parents_threads() -> None:
+    """At its end a child leaves an inherited thread's jobs alone, even if its lock was held at the fork."""
+    thread = module._JobThread("broker")
+    with thread._jobs.mutex:
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(10)  # ends a child that hangs
+            thread.close(5.0)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    thread.close(WAIT_S)
+    assert thread._ended.is_set()
 
 
 # -- eager mode
