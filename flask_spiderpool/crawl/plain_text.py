@@ -13,10 +13,13 @@ from html import unescape
 MAX_CHARS = 1024 * 1024
 #: A tag with more attributes than this is an attack; the quadratic parsers are still quick there.
 MAX_ATTRIBUTES = 2_000
+#: Tags opened and never closed; lexbor takes 0.6 s for 20,000 nested ``<div>`` and 9 s for 50,000.
+MAX_UNCLOSED = 20_000
 
 # ``[^<>]`` keeps each match inside one tag, so that the scan never goes back over what it has read.
 _TAG = re.compile(r"<(?:(/?)([a-zA-Z][a-zA-Z0-9]*)[^<>]*|!--|[!?/][^<>]*)>?")
-_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{10000,}")
+_LONG = 10_000  #: characters without ``>``: a tag of so many may hold an attack
+_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{9000,}")
 _QUOTED = re.compile(r"\"[^\"]*\"|'[^']*'")
 _SILENT = frozenset(
     {"script", "style", "noscript", "template", "title", "svg", "iframe", "object", "textarea"}
@@ -29,13 +32,33 @@ _INLINE = frozenset(_INLINE_NAMES.split())
 
 
 def wild_markup(html: str) -> str | None:
-    """Say what in this page would hold a parser for seconds, or ``None``. Costs about 30 µs per 40 KB."""
-    if len(html) < 10_000 or max(map(len, html.split(">"))) < 10_000:
+    """Say what in this page would hold a parser for seconds, or ``None``. Costs some 10 µs per 40 KB."""
+    if not looks_wild(html):
         return None
     for tag in _LONG_TAG.finditer(html):
         if len(_QUOTED.sub("", tag.group()).split(None, MAX_ATTRIBUTES + 1)) > MAX_ATTRIBUTES:
             return "attributes"
-    return None
+    return "nesting" if _unclosed(html) > MAX_UNCLOSED else None
+
+
+def looks_wild(html: str | bytes) -> bool:
+    """Tell cheaply whether :func:`wild_markup` may have something to say; bytes are read as ASCII is."""
+    close = ">" if isinstance(html, str) else b">"
+    at, end = 0, len(html)
+    while end - at > _LONG:
+        # The last ``>`` of a window: most pages are crossed in a few steps.
+        found = html.rfind(close, at, at + _LONG)  # type: ignore[arg-type]  # str with str, bytes with bytes
+        if found < 0:
+            return True
+        at = found + 1
+    return end > 3 * MAX_UNCLOSED and _unclosed(html) > MAX_UNCLOSED
+
+
+def _unclosed(html: str | bytes) -> int:
+    """Return how many more tags are opened than closed, roughly: nesting cannot be deeper."""
+    if isinstance(html, str):
+        return html.count("<") - 2 * html.count("</")
+    return html.count(b"<") - 2 * html.count(b"</")
 
 
 def title_of(html: str) -> str | None:

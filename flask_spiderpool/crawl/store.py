@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Protocol, TypeVar
 
-from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Renewal, Settled, Ticket
+from flask_spiderpool.crawl.request import Lease, Outcome, Renewal, Settled, Ticket
 
 T = TypeVar("T")
 
@@ -52,10 +52,6 @@ class FrontierStore(Protocol):
         data of one page cannot be stored, the batch is repeated page by page and that page becomes
         ``failed(store_error)``.
         """
-        ...
-
-    def release(self, ticket: Ticket, requests: Sequence[LeasedRequest]) -> None:
-        """Give back requests that were not started: queued again, uncounted, no death."""
         ...
 
     def submit(self, call: Callable[[], T], /) -> Future[T]:

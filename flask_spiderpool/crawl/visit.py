@@ -16,6 +16,7 @@ from flask_spiderpool.crawl.links import extract_links
 from flask_spiderpool.crawl.page import Page
 from flask_spiderpool.crawl.parse import ParseResult, run_parse
 from flask_spiderpool.crawl.parts import EngineParts
+from flask_spiderpool.crawl.plain_text import looks_wild, wild_markup
 from flask_spiderpool.crawl.politeness import Pace
 from flask_spiderpool.crawl.request import FetchedPage, LeasedRequest, NewRequest, Outcome, Verdict
 from flask_spiderpool.crawl.response import Response
@@ -159,10 +160,14 @@ class Visit:
     ) -> Extracted | None:
         text = _text(response) if self._rules.extract else None
         html = _html(response) if text is None else text
-        found = extract_links(html, response.final_url, respect_nofollow=self._rules.respect_nofollow)
-        page.title = found.title
-        if self._rules.follow:
-            self._admit(outcome, found.links, outcome.request.depth + 1)
+        if why := _wild(response, html):
+            # Parsed on the loop it would hold every slice of the process.
+            outcome.logs.append(("WARNING", f"the links of {response.final_url} were not read: {why}"))
+        else:
+            found = extract_links(html, response.final_url, respect_nofollow=self._rules.respect_nofollow)
+            page.title = found.title
+            if self._rules.follow:
+                self._admit(outcome, found.links, outcome.request.depth + 1)
         if text is None:
             return None
         extracted = await self._parts.extractor.aextract(text, response.final_url)
@@ -249,6 +254,13 @@ def _html(response: Response) -> bytes | str:
     ):
         return response.body
     return _text(response)
+
+
+def _wild(response: Response, html: bytes | str) -> str | None:
+    """Say what in the page would hold a parser for seconds, or None."""
+    if not looks_wild(html):
+        return None
+    return wild_markup(html if isinstance(html, str) else _text(response))
 
 
 def _text(response: Response) -> str:

@@ -403,3 +403,28 @@ def test_a_host_that_cannot_be_reached_fails_with_its_reason(
     (row,) = pool.rows(Request)
     assert "robots.txt" in row.message
     assert row.attempts == 2
+
+
+@pytest.mark.parametrize(
+    ("wild", "why"),
+    [
+        ("<div " + " ".join(f"a{n}=1" for n in range(60_000)) + ">", "attributes"),
+        ("<div>" * 100_000, "nesting"),
+    ],
+)
+@pytest.mark.parametrize("links_only", [True, False])
+def test_markup_that_would_hold_the_loop_is_not_parsed(
+    site: Site, make_pool: MakePool, wild: str, why: str, links_only: bool
+) -> None:
+    """The page is kept and its log says why its links were not read; the others are crawled."""
+    site.pages |= {
+        "/": _links("/wild", "/good"),
+        "/wild": wild + '<a href="/hidden">',
+        "/good": _links("/end"),
+    }
+    site.pages["/end"] = "x"
+    pool = make_pool()
+    assert pool.work(pool.start("article", f"{site.url}/", links_only=links_only)) is Status.FINISHED
+    assert _outcomes(pool) == {(3, None): 4}
+    assert site.count("/hidden") == 0
+    assert any(why in row.message for row in pool.rows(Log))
