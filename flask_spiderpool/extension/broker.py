@@ -12,6 +12,7 @@ from flask import Flask
 
 from flask_spiderpool.config import Settings
 from flask_spiderpool.errors import SetupError
+from flask_spiderpool.extension.folder_broker import SCHEME, make_folders, register_transport
 
 _making = threading.Lock()
 
@@ -60,22 +61,19 @@ def _configuration(app: Flask, settings: Settings) -> dict[str, Any]:
 
 
 def _folder_broker(app: Flask) -> dict[str, Any]:
-    """Return the settings of a broker that needs no server: files in the instance folder.
-
-    Whoever can write there can run tasks here, so the folder is the owner's alone.
-    """
+    """Return the settings of a broker that needs no server: files in the instance folder."""
     root = Path(app.instance_path) / "spiderpool-broker"
     queue, control = root / "queue", root / "control"
     try:
-        for folder in (root, queue, control):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folders(queue, control)
     except OSError as exc:
         raise SetupError(
             f"the folder of the default broker cannot be made ({exc}): make {app.instance_path} writable, or"
             " name a broker by SPIDERPOOL_BROKER_URL"
         ) from exc
+    register_transport()
     return {
-        "broker_url": "filesystem://localhost",
+        "broker_url": f"{SCHEME}://localhost",
         "broker_transport_options": {
             "data_folder_in": str(queue),
             "data_folder_out": str(queue),

@@ -13,6 +13,7 @@ from flask import Flask, current_app
 from flask_spiderpool.config import Settings
 from flask_spiderpool.errors import SetupError
 from flask_spiderpool.extension.broker import find_or_make_celery, known_celery
+from flask_spiderpool.extension.folder_broker import Transport
 
 
 def _app(tmp_path: Path, **config: Any) -> Flask:
@@ -54,7 +55,9 @@ def test_one_is_made_without_a_server(tmp_path: Path) -> None:
     celery = find_or_make_celery(app, None, Settings())
     assert app.extensions["celery"] is celery
     assert celery.main == "shop"
-    assert celery.conf.broker_url == "filesystem://localhost"
+    assert celery.conf.broker_url == "spiderpool-folder://localhost"
+    with celery.connection_for_write() as connection:
+        assert isinstance(connection.transport, Transport)
     assert celery.conf.result_backend is None
     assert celery.conf.task_default_queue == "spiderpool"
     folders = celery.conf.broker_transport_options
