@@ -9,17 +9,27 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
 
 class LoopThread:
-    """Runs coroutines that other threads hand in."""
+    """Runs coroutines that other threads hand in.
 
-    def __init__(self, name: str = "spiderpool-loop") -> None:
+    ``on_end`` is called, in the loop's thread, when the loop ends without :meth:`close`: a ``KeyboardInterrupt``
+    or ``SystemExit`` that some code raised in it passes every handler, or somebody called its ``stop``.
+    Nothing that waits on a future of this loop would ever go on, so whoever made it must end.
+    """
+
+    def __init__(self, name: str = "spiderpool-loop", *, on_end: Callable[[], None] = lambda: None) -> None:
+        self._on_end = on_end
+        self._closing = False
         self._ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -45,6 +55,7 @@ class LoopThread:
         loop = self._loop
         if loop is None or loop.is_closed():
             return
+        self._closing = True
         loop.call_soon_threadsafe(loop.stop)
         if self._thread is not threading.current_thread():
             self._thread.join(join_s)
@@ -54,10 +65,15 @@ class LoopThread:
         asyncio.set_event_loop(loop)
         self._loop = loop
         loop.call_soon(self._ready.set)
+        error: BaseException | None = None
         try:
             loop.run_forever()
-        finally:
-            _wind_up(loop)
+        except BaseException as raised:
+            error = raised
+        if not self._closing:
+            logger.critical("the event loop of this process ended by itself", exc_info=error)
+            self._on_end()
+        _wind_up(loop)
 
 
 def _wind_up(loop: asyncio.AbstractEventLoop) -> None:

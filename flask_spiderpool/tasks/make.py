@@ -12,7 +12,7 @@ from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.store import Message
 from flask_spiderpool.tasks.own_servers import own_servers
-from flask_spiderpool.tasks.process import ProcessRuntime
+from flask_spiderpool.tasks.process import ProcessRuntime, end_process
 from flask_spiderpool.tasks.pump import work_through
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
 from flask_spiderpool.tasks.slice import run_slice
@@ -98,6 +98,8 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
         # Without it a thread of ours has no current Celery app, and a host's task called from a
         # parse function would go to another one.
         in_thread=celery.set_current,
+        # In eager mode this is the host's process, which is not ours to end.
+        on_broken=(lambda: None) if eager else end_process,
     )
     runtime = Runtime(parts, threads=process.threads, keeps=not eager)
     runtime.start()

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
 
 from flask_spiderpool.tasks.runtime import Runtime
+
+logger = logging.getLogger(__name__)
+
+EXIT_BROKEN = 1
+
+
+def end_process() -> None:
+    """End this worker process at once, for whoever supervises it to start another.
+
+    Not in order: slices wait for what will never come. Their leases expire, as after any death.
+    """
+    logger.critical("this worker process can run no slice any more and ends, to be started again")
+    logging.shutdown()
+    os._exit(EXIT_BROKEN)
 
 
 class ProcessRuntime:

@@ -63,6 +63,9 @@ class RuntimeParts:
     pulse: Pulse | None = None
     denied: frozenset[tuple[str, int]] = frozenset()  #: the app's own servers: never crawled
     in_thread: Callable[[], object] = field(default=lambda: None)  #: called once in each callback thread
+    on_broken: Callable[[], object] = field(
+        default=lambda: None
+    )  #: called when the event loop ended by itself
 
 
 class Runtime:
@@ -79,11 +82,12 @@ class Runtime:
         settings = parts.settings
         self.renewals = Renewals(parts.store, settings.renew_s)
         self.draining = False
+        self.broken = False  #: the event loop ended by itself: no slice can run here any more
         self._slices = 0
         self._runs: set[SliceRun] = set()
         self._quiet = threading.Condition()
         self._closed = False
-        self._loop = LoopThread()
+        self._loop = LoopThread(on_end=self._break)
         self._limiter = LoopLimiter(parts.limiter)
         self._callbacks = CallbackThreads(settings.callback_threads, initializer=parts.in_thread)
         self._extractor = Extractor(
@@ -182,6 +186,10 @@ class Runtime:
         self._limiter.close()
         _quietly(self._extractor.close)
         _quietly(self._close_loop)
+
+    def _break(self) -> None:
+        self.broken = True
+        self.parts.on_broken()
 
     def _close_loop(self) -> None:
         try:

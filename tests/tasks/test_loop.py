@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -71,3 +72,43 @@ def test_the_loop_cannot_be_used_before_its_start():
     """A clear error rather than a hang."""
     with pytest.raises(RuntimeError, match="not been started"):
         _ = LoopThread().loop
+
+
+@pytest.mark.parametrize("end", ["stop", "exit", "interrupt"])
+def test_a_loop_that_ends_by_itself_tells(end: str, caplog: pytest.LogCaptureFixture):
+    """Once, with the cause in the log, and what still ran is cancelled; :meth:`close` is then no news."""
+    told = threading.Event()
+    thread = LoopThread(on_end=told.set)
+    thread.start()
+
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    def raise_(error: type[BaseException]) -> None:
+        raise error("from within")
+
+    left = thread.submit(hang())
+    acts = {
+        "stop": (thread.loop.stop,),
+        "exit": (raise_, SystemExit),
+        "interrupt": (raise_, KeyboardInterrupt),
+    }
+    thread.loop.call_soon_threadsafe(*acts[end])
+    assert told.wait(5)
+    with pytest.raises(CancelledError):
+        left.result(5)
+    assert "ended by itself" in caplog.text
+    assert ("from within" in caplog.text) == (end != "stop")
+    thread._thread.join(5)
+    thread.close()
+
+
+def test_a_loop_that_is_closed_tells_nothing(caplog: pytest.LogCaptureFixture):
+    """An end that was asked for is no fault."""
+    told = threading.Event()
+    thread = LoopThread(on_end=told.set)
+    thread.start()
+    thread.close()
+    assert not thread._thread.is_alive()
+    assert not told.is_set()
+    assert caplog.text == ""
