@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 from uuid import UUID
 
+import sqlalchemy as sa
 from celery import Celery
 
 from flask_spiderpool.crawl.request import Ticket
@@ -106,12 +108,24 @@ def _start_runtime(celery: Celery, state: PoolState, process: ProcessRuntime) ->
     return runtime
 
 
-def _own_urls(celery: Celery, state: PoolState) -> list[str | None]:
+def _own_urls(celery: Celery, state: PoolState) -> list[str]:
+    """Return the URLs that may name a server of ours: Celery's, and all that stand in the host's configuration."""
     settings, conf = state.settings, celery.conf
     urls = [state.database_url(), settings.redis_url, settings.limiter_url, settings.bus_url]
-    for broker in (conf.broker_read_url, conf.broker_write_url, conf.broker_url, conf.result_backend):
-        urls += broker if isinstance(broker, list | tuple) else [broker]
-    return [url for url in urls if isinstance(url, str)]
+    urls += (conf.broker_read_url, conf.broker_write_url, conf.broker_url, conf.result_backend)
+    return list(_texts([*urls, *state.app.config.values()]))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Yield the URLs in a value of the configuration, such as SQLALCHEMY_BINDS."""
+    if isinstance(value, str):
+        if "://" in value:
+            yield value
+    elif isinstance(value, sa.URL):
+        yield value.render_as_string(hide_password=False)
+    elif isinstance(value, dict | list | tuple | set):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _texts(one)
 
 
 def pool_queues(state: PoolState) -> set[str]:
