@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import getpass
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import cast
 from uuid import UUID
@@ -65,6 +65,15 @@ def open_pool() -> Iterator[tuple[PoolState, Session]]:
             yield state, session
     finally:
         state.close()
+
+
+@contextmanager
+def as_typed(names: Mapping[str, str]) -> Iterator[None]:
+    """Name the options of an :class:`~flask_spiderpool.errors.InvalidParameter` as the person typed them."""
+    try:
+        yield
+    except InvalidParameter as error:
+        raise InvalidParameter(names.get(error.field, error.field), error.detail) from None
 
 
 def caller() -> str:

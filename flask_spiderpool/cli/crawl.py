@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shlex
 import signal
 import sys
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from flask_spiderpool.cli.app import as_typed
 from flask_spiderpool.cli.crawl_file import TEMPORARY, CrawlFile, closing
 from flask_spiderpool.cli.crawl_output import CrawlOutput, refuse_overwriting
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
@@ -77,11 +79,13 @@ def crawl(url: str | None, resume: Path | None, as_json: bool, quiet: bool, **gi
         refused = [f"--{name.replace('_', '-')}" for name, value in given.items() if value]
         if refused:
             raise click.UsageError(f"{', '.join(refused)}: a resumed crawl keeps what it was started with")
-        opened = CrawlFile.open(_crawl_path(resume))
+        with as_typed({"resume": "--resume"}):
+            opened = CrawlFile.open(_crawl_path(resume))
         opened.take_over()
     else:
         assert url is not None
-        opened = _begin(url, **given)
+        with as_typed(_TYPED):
+            opened = _begin(url, **given)
     with closing(opened) as crawl_file:
         code = _Crawl(crawl_file, as_json=as_json, quiet=quiet).run()
     raise SystemExit(code)
@@ -113,6 +117,7 @@ def _begin(
         # The operator at the shell named this address; its robots.txt still holds.
         "delay_s": 0.0 if delay is None and _is_named(url, allow) else delay,
     }
+    _check_allowed(allow, url)
     _check(settings)
     if output is not None:
         writer_for(output)
@@ -131,6 +136,17 @@ def _begin(
     return crawl_file
 
 
+#: What is wrong is named as the person typed it.
+_TYPED = {
+    "start_urls": "URL",
+    "output": "-o",
+    "resume": "-o",
+    "delay_s": "--delay",
+    "max_pages": "--max-pages",
+    "max_depth": "--max-depth",
+    "concurrency": "--concurrency",
+    "concurrency_per_host": "--concurrency",
+}
 #: The options that are settings of the pool, as a person at the shell knows them.
 _OPTIONS = {"SPIDERPOOL_ALLOW_ADDRESSES": "--allow", "SPIDERPOOL_USER_AGENT": "--user-agent"}
 
@@ -143,14 +159,34 @@ def _check(settings: dict[str, Any]) -> None:
         raise InvalidParameter(_OPTIONS.get(field, field), message) from None
 
 
-def _is_named(url: str, allow: tuple[str, ...]) -> bool:
+def _check_allowed(allow: tuple[str, ...], url: str) -> None:
+    """Name the first wrong --allow, and what was probably meant."""
+    for entry in allow:
+        try:
+            settings_from({"SPIDERPOOL_ALLOW_ADDRESSES": [entry]})
+        except ConfigError:
+            meant = _host_and_port(entry) if "//" in entry else _host_and_port(url)
+            likely = meant is not None and ("//" in entry or meant.startswith(f"{entry.strip()}:"))
+            hint = f"; did you mean {meant}?" if likely else ""
+            raise InvalidParameter(
+                "--allow",
+                f"{entry!r:.100} is neither HOST:PORT, as 127.0.0.1:8000, nor a network, as 10.0.0.0/8{hint}",
+            ) from None
+
+
+def _host_and_port(url: str) -> str | None:
+    """Return ``host:port`` of a URL, as --allow takes it."""
     try:
         parts = urlsplit(url)
         port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
     except ValueError:
-        return False
-    host = (parts.hostname or "").strip("[]")
-    return f"{host}:{port}" in {entry.strip().lower().replace("[", "").replace("]", "") for entry in allow}
+        return None
+    host = parts.hostname or ""
+    return (f"[{host}]:{port}" if ":" in host else f"{host}:{port}") if host and port else None
+
+
+def _is_named(url: str, allow: tuple[str, ...]) -> bool:
+    return _host_and_port(url) in {entry.strip().lower() for entry in allow}
 
 
 def _crawl_path(path: Path) -> Path:
@@ -259,8 +295,10 @@ class _Crawl:
             return
         for reason, count, url, message in self._file.faults():
             yield f"  {count} x {reason}, as {url}" + (f": {message}" if message else "")
-            if reason == Reason.BLOCKED_ADDRESS:
-                yield "    for this command: --allow HOST:PORT"
+            # A redirect may have led elsewhere: what was refused stands in the message alone.
+            opened = re.search(r"by adding '(\S+)' to", message or "")
+            if reason == Reason.BLOCKED_ADDRESS and opened:
+                yield f"    for this command: --allow {opened[1]}"
 
 
 def _words(report: dict[str, Any], numbers: str) -> Iterator[str]:

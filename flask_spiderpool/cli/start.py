@@ -9,7 +9,7 @@ import click
 from flask.cli import with_appcontext
 
 from flask_spiderpool import control
-from flask_spiderpool.cli.app import caller, open_pool
+from flask_spiderpool.cli.app import as_typed, caller, open_pool
 from flask_spiderpool.cli.output import json_option, print_json
 from flask_spiderpool.errors import InvalidParameter
 
@@ -44,8 +44,12 @@ def start(
     """Start a task of SPIDER. URLs take the place of the spider's own start URLs."""
     options: dict[str, Any] = {"max_pages": max_pages, "max_depth": max_depth, "delay_s": delay}
     options = {name: value for name, value in options.items() if value is not None}
-    options |= dict(_param(text) for text in params)
-    with open_pool() as (state, session):
+    names = {"start_urls": "URL", "note": "--note", "reason": "--note"}
+    names |= {"max_pages": "--max-pages", "max_depth": "--max-depth", "delay_s": "--delay"}
+    named = dict(_param(text) for text in params)
+    options |= named
+    names |= {name: f"-p {name}" for name in named}
+    with as_typed(names), open_pool() as (state, session):
         task = control.start(
             session, state, spider, start_urls=list(urls) or None, by=caller(), note=note, **options
         )

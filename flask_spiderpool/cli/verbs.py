@@ -6,7 +6,7 @@ import click
 from flask.cli import with_appcontext
 
 from flask_spiderpool import control
-from flask_spiderpool.cli.app import caller, find_task_id, open_pool
+from flask_spiderpool.cli.app import as_typed, caller, find_task_id, open_pool
 from flask_spiderpool.cli.output import json_option, print_json
 from flask_spiderpool.models import Task
 from flask_spiderpool.terms import Effect, Verb
@@ -27,7 +27,7 @@ def _report(task: Task, effect: Effect, *, as_json: bool) -> None:
 
 
 def _change(verb: Verb, task_id: str, note: str | None, as_json: bool) -> None:
-    with open_pool() as (state, session):
+    with as_typed({"reason": "--note"}), open_pool() as (state, session):
         found = find_task_id(session, task_id)
         task, effect = control.change(session, state, verb, found, by=caller(), note=note)
         session.commit()
@@ -74,7 +74,7 @@ def stop(task_id: str, note: str | None, as_json: bool) -> None:
 @with_appcontext
 def retry(task_id: str, max_pages: int | None, as_json: bool) -> None:
     """Go on with an ended task: failed requests are asked for again, what is queued goes on."""
-    with open_pool() as (state, session):
+    with as_typed({"max_pages": "--max-pages"}), open_pool() as (state, session):
         found = find_task_id(session, task_id)
         task, effect = control.retry(session, state, found, by=caller(), max_pages=max_pages)
         session.commit()

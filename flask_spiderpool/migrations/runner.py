@@ -131,7 +131,16 @@ def _described(difference: Any) -> str:
     if isinstance(difference, list):
         return "; ".join(_described(part) for part in difference)
     kind, *rest = difference
-    return f"{kind}: {', '.join(str(part) for part in rest if part is not None)}"
+    return f"{kind}: {', '.join(_named(part) for part in rest if part is not None)}"
+
+
+def _named(part: Any) -> str:
+    """Return a table, column, index or constraint by name: their own spelling goes on for lines."""
+    if isinstance(part, sa.Column):
+        return str(part) if part.table is not None else str(part.name)
+    if isinstance(part, sa.Table | sa.Index | sa.Constraint):
+        return str(part.name)
+    return str(part)
 
 
 def _run(connection: sa.Connection, revision: str, *, up: bool) -> None:

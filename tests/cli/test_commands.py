@@ -97,7 +97,33 @@ def test_db_check_fails_where_something_differs(cli: Cli, app: Flask):
         db = app.extensions["sqlalchemy"]
         with db.engine.begin() as connection:
             connection.execute(sa.text("DROP TABLE spiderpool_log"))
-    assert "spiderpool_log" in cli("db", "check", code=1).output
+    said = cli("db", "check", code=1).output
+    assert "add_table: spiderpool_log\n" in said
+    assert "Table(" not in said
+    assert "flask spiderpool db upgrade" in said
+
+
+def test_an_empty_database_is_told_in_one_sentence(bare_cli: Cli):
+    """Not a list of everything that is missing, and with the remedy."""
+    checked = bare_cli("db", "check", code=1).output
+    assert len(checked.splitlines()) == 2
+    assert "no tables of the pool" in checked
+    assert "flask spiderpool db upgrade" in checked
+    (current,) = bare_cli("db", "current").output.splitlines()
+    assert "no tables of the pool" in current
+    assert "flask spiderpool db upgrade" in current
+    assert json.loads(bare_cli("db", "check", "--json", code=1).output)["ok"] is False
+    assert json.loads(bare_cli("db", "current", "--json").output)["current"] is None
+
+
+def test_tables_of_create_all_are_told_from_none(bare_cli: Cli, app: Flask):
+    """They are as they must be, only without a version; an upgrade looks after them from then on."""
+    with app.app_context():
+        app.extensions["sqlalchemy"].create_all()
+    assert "as they must be" in bare_cli("db", "check").output
+    assert "without a version" in bare_cli("db", "current").output
+    assert "from now on" in bare_cli("db", "upgrade").output
+    assert "(newest)" in bare_cli("db", "current").output
 
 
 def test_spiders_are_listed_with_their_descriptions(cli: Cli):
@@ -137,7 +163,8 @@ def test_urls_of_start_take_the_place_of_the_spiders_own(cli: Cli, app: Flask):
         (["start", "quotes", "-p", "priority"], "--param", "NAME=VALUE"),
         (["start", "quotes", "-p", "start_urls=x"], "start_urls", "give URLs as arguments"),
         (["start", "quotes", "-p", "session=1"], "session", "not an option"),
-        (["start", "quotes", "ftp://x/"], "start_urls", "ftp"),
+        (["start", "quotes", "ftp://x/"], "Error: URL: ", "ftp"),
+        (["start", "quotes", "-p", "attempts=0"], "Error: -p attempts: ", "from 1"),
         (["pause", "xyz"], "TASK_ID", "digits"),
         (["pause", "abc"], "TASK_ID", "digits"),
         (["stop", "0123abcd"], "TASK_ID", "flask spiderpool tasks"),

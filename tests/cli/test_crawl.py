@@ -156,7 +156,7 @@ def test_an_address_that_is_not_named_is_refused(crawl: Crawl, site: Site):
     """Exit code 1 and the remedy, nothing asked."""
     done = crawl(site.url + "/p/0", "-o", "out.jsonl", code=1)
     assert "all_seeds_failed" in done.stderr
-    assert "--allow HOST:PORT" in done.stderr
+    assert f"for this command: --allow {site.host}\n" in done.stderr
     assert site.log == []
 
 
@@ -194,13 +194,15 @@ def test_an_output_is_replaced_only_by_force(crawl: Crawl, site: Site):
 @pytest.mark.parametrize(
     ("words", "field"),
     [
-        (["ftp://x/"], "start_urls"),
-        (["http://x/", "-o", "out.xlsx"], "output"),
-        (["http://x/", "--allow", "nonsense"], "--allow"),
+        (["ftp://x/"], "Error: URL: "),
+        (["http://x/", "-o", "out.xlsx"], "Error: -o: 'out.xlsx'"),
+        (["http://x/", "--allow", "nonsense"], "--allow: 'nonsense' is neither HOST:PORT"),
+        (["http://127.0.0.1:8731/", "--allow", "127.0.0.1"], "did you mean 127.0.0.1:8731?"),
+        (["http://127.0.0.1:8731/", "--allow", "http://127.0.0.1:1/"], "did you mean 127.0.0.1:1?"),
         (["http://x/", "--user-agent", "ä"], "--user-agent"),
         (["http://x/", "--max-pages", "0"], "--max-pages"),
         (["http://x/", "--resume", "x.crawl"], "--resume"),
-        (["--resume", "nothing.crawl"], "resume"),
+        (["--resume", "nothing.crawl"], "Error: --resume: "),
         (["--resume", "nothing.crawl", "--max-pages", "3"], "--max-pages"),
         ([], "URL"),
     ],
