@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
 import shlex
 import signal
 import sys
@@ -293,12 +292,10 @@ class _Crawl:
         """Say why pages failed or were skipped, an example each."""
         if not numbers["failed"] and not numbers["skipped"]:
             return
-        for reason, count, url, message in self._file.faults():
-            yield f"  {count} x {reason}, as {url}" + (f": {message}" if message else "")
-            # A redirect may have led elsewhere: what was refused stands in the message alone.
-            opened = re.search(r"by adding '(\S+)' to", message or "")
-            if reason == Reason.BLOCKED_ADDRESS and opened:
-                yield f"    for this command: --allow {opened[1]}"
+        for fault in self._file.faults():
+            yield str(fault)
+            if fault.reason == Reason.BLOCKED_ADDRESS and fault.refused_address:
+                yield f"    for this command: --allow {fault.refused_address}"
 
 
 def _words(report: dict[str, Any], numbers: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from sqlalchemy.orm import Session
 
 from flask_spiderpool import control
 from flask_spiderpool.bus.base import CommandMessage
+from flask_spiderpool.cli.faults import Fault, faults
 from flask_spiderpool.config import Settings, settings_from
 from flask_spiderpool.crawl.spider import ArticleSpider, SpiderRegistry
 from flask_spiderpool.errors import InvalidParameter, SetupError
@@ -27,7 +28,6 @@ from flask_spiderpool.limiter.process_lock import ProcessLock
 from flask_spiderpool.models import Page, Request, Setting, Task
 from flask_spiderpool.store import Message, Store
 from flask_spiderpool.tasks.runtime import Runtime, RuntimeParts
-from flask_spiderpool.terms import RequestState
 
 SPIDER = "crawl"
 SCOPE = "flask spiderpool crawl"  #: the row of the settings table that holds the command's own words
@@ -192,22 +192,10 @@ class CrawlFile:
                 return
             after = found[-1].id
 
-    def faults(self, most: int = 5) -> list[tuple[str, int, str, str | None]]:
-        """Return the commonest reasons of failed and skipped requests: reason, count, an example, its message."""
-        count = sa.func.count().label("count")
-        grouped = (
-            sa.select(Request.reason, count, sa.func.min(Request.id).label("example"))
-            .where(Request.state.in_((RequestState.FAILED, RequestState.SKIPPED)))
-            .group_by(Request.reason)
-            .order_by(count.desc())
-            .limit(most)
-            .subquery()
-        )
-        query = sa.select(grouped.c.reason, grouped.c.count, Request.url, Request.message).join(
-            Request, Request.id == grouped.c.example
-        )
-        with self._engine.connect() as connection:
-            return [(row[0], row[1], row[2], row[3]) for row in connection.execute(query)]
+    def faults(self) -> list[Fault]:
+        """Return why requests failed or were skipped."""
+        with Session(self._engine) as session:
+            return list(faults(session, self.task_id()))
 
     def close(self, *, delete: bool) -> None:
         """Close; ``delete`` says that the crawl is finished and nothing is kept."""

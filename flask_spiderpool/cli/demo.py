@@ -17,21 +17,21 @@ from flask.cli import ScriptInfo
 from flask_spiderpool import control
 from flask_spiderpool.cli.app import caller, pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
+from flask_spiderpool.cli.faults import faults
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
-from flask_spiderpool.cli.progress import CrawlProgress
+from flask_spiderpool.cli.progress import CrawlProgress, summary
 from flask_spiderpool.cli.remedy import command, pasteable
 from flask_spiderpool.cli.serve import WebServer, address_for, port_option
 from flask_spiderpool.cli.up import prepare_tables
 from flask_spiderpool.errors import InvalidParameter
-from flask_spiderpool.models import Document, Page, Request
+from flask_spiderpool.models import Document, Page
 from flask_spiderpool.state import PoolState
-from flask_spiderpool.terms import ENDED, RequestState, Status
+from flask_spiderpool.terms import ENDED, Status
 
 LOOK_S = 0.5
 ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
 SHOWN_PAGES = 5
 LOOKED_AT = 200  #: of these the shown ones are chosen
-SHOWN_REASONS = 5
 
 
 @click.command(short_help="See the pool at work on the app's own site.")
@@ -110,13 +110,9 @@ def _watch(state: PoolState, here: Running, name: str, task_id: UUID) -> Status 
 def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID) -> Iterator[str]:
     numbers = state.store().numbers(task_id)
     yield ""
-    yield (
-        f"{numbers['status']} ({numbers['end_reason']}): {numbers['done']} pages"
-        f" ({numbers['pages']} new or changed, {numbers['unchanged']} unchanged),"
-        f" {numbers['failed']} failed, {numbers['skipped']} skipped, {numbers['items']} items"
-    )
+    yield f"{numbers['status']} ({numbers['end_reason']}): {summary(numbers)}"
     with app.app_context(), state.session() as session:
-        yield from _reasons(session, task_id)
+        yield from map(str, faults(session, task_id))
         yield ""
         yield from _newest(session, name)
     script = command()
@@ -126,19 +122,6 @@ def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID
     yield "          " + f"{script} spiderpool status {str(task_id)[:8]}"
     yield "          " + f"{script} spiderpool token create me   (then curl, as the README shows)"
     yield f"look      {here.web.url}/"
-
-
-def _reasons(session: Any, task_id: UUID) -> Iterator[str]:
-    """Say why pages failed or were skipped."""
-    query = (
-        sa.select(Request.reason, sa.func.count(), sa.func.min(Request.url))
-        .where(Request.task_id == task_id, Request.state.in_((RequestState.FAILED, RequestState.SKIPPED)))
-        .group_by(Request.reason)
-        .order_by(sa.func.count().desc())
-        .limit(SHOWN_REASONS)
-    )
-    for reason, count, url in session.execute(query):
-        yield f"  {count} x {reason}, as {url}"
 
 
 def _newest(session: Any, name: str) -> Iterator[str]:

@@ -36,14 +36,15 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, empty:
         table.add_column(name, overflow="fold", justify="right" if name in _NUMBERS else "left")
     for row in rows:
         # Text, not str: a spider's name may hold what rich would take for markup.
-        table.add_row(*(Text(_shown(value)) for value in row))
+        table.add_row(*(Text(as_shown(value)) for value in row))
     console.print(table)
 
 
 _NUMBERS = {"queued", "leased", "done", "failed", "skipped", "pages", "items", "slices", "threads"}
 
 
-def _shown(value: Any) -> str:
+def as_shown(value: Any) -> str:
+    """Return a value as a person reads it; times are those of this machine's zone."""
     if value is None:
         return "-"
     if isinstance(value, datetime):

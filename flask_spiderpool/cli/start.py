@@ -11,6 +11,8 @@ from flask.cli import with_appcontext
 from flask_spiderpool import control
 from flask_spiderpool.cli.app import as_typed, caller, open_pool
 from flask_spiderpool.cli.output import json_option, print_json
+from flask_spiderpool.cli.remedy import pasteable
+from flask_spiderpool.cli.status import NOBODY_WORKS, nobody_works
 from flask_spiderpool.errors import InvalidParameter
 
 
@@ -58,6 +60,8 @@ def start(
             print_json({"task_id": task.id, "spider": task.spider, "status": task.status})
         else:
             click.echo(f"task {task.id} of {task.spider} is {task.status}")
+        if not state.eager and nobody_works(state):
+            click.echo(pasteable(NOBODY_WORKS), err=True)
 
 
 _TAKEN = {"start_urls": "give URLs as arguments", "by": "", "owner": "", "note": "use --note", "session": ""}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
+from flask import current_app
 from flask.cli import with_appcontext
+from sqlalchemy.orm import Session
 
 from flask_spiderpool.cli.app import find_task_id, open_pool
-from flask_spiderpool.cli.output import json_option, print_json, print_table
+from flask_spiderpool.cli.faults import faults
+from flask_spiderpool.cli.output import as_shown, json_option, print_json, print_table
+from flask_spiderpool.cli.progress import summary
 from flask_spiderpool.cli.remedy import pasteable
-from flask_spiderpool.pulse.base import WorkerPulse
+from flask_spiderpool.models import Task
 from flask_spiderpool.state import PoolState
+from flask_spiderpool.terms import Desired
+from flask_spiderpool.web.schemas import PoolStatus, TaskStatus
+from flask_spiderpool.web.spool import ALIVE_S, pool_status, task_status
 
-ALIVE_S = 15.0  #: a worker beats every 3 s
+NOBODY_WORKS = "no worker is alive; run 'flask spiderpool up', or 'flask spiderpool worker'"
 
 
 @click.command(short_help="Show how the pool is, or one task.")
@@ -21,70 +29,75 @@ ALIVE_S = 15.0  #: a worker beats every 3 s
 @json_option
 @with_appcontext
 def status(task_id: str | None, as_json: bool) -> None:
-    """Show workers, tasks by status and throughput; with TASK_ID that task's numbers."""
+    """Show workers, tasks by status and throughput; with TASK_ID that task, and why requests failed.
+
+    --json gives the document of GET /spool/status.
+    """
     with open_pool() as (state, session):
-        if task_id is not None:
+        if task_id is None:
+            answer = PoolStatus().dump(pool_status(state.store(), state.pulse()))
+            lines = _pool(answer)
+        else:
             found = find_task_id(session, task_id)
             # The verdict is written on the store's own connection: this one must not hold a snapshot.
             session.rollback()
             state.store().verdict(found)
-            answer = {"task_id": found, **state.store().numbers(found)}
-        else:
-            answer = _pool(state)
-    if as_json:
-        print_json(answer)
-    elif task_id is not None:
-        width = max(map(len, answer))
-        for name, value in answer.items():
-            click.echo(f"{name:<{width}}  {'-' if value is None else value}")
-    else:
-        _show_pool(answer)
+            with current_app.test_request_context():  # the links are those that a client of the site sees
+                answer = TaskStatus().dump(task_status(state, found))
+            lines = _task(session, session.get_one(Task, found), answer["numbers"])
+        if as_json:
+            print_json(answer)
+            return
+        for line in lines:
+            click.echo(line)
+    if task_id is None:
+        _print_workers(answer["workers"])
 
 
-def _pool(state: PoolState) -> dict[str, Any]:
-    store, pulse = state.store(), state.pulse()
-    begun, both = pulse.totals(1), pulse.totals(2)
-    settled = both.get("done", 0) + both.get("failed", 0)
-    return {
-        "tasks": store.status_counts(),
-        **store.pool_numbers(),
-        "pages_last_minute": both.get("done", 0) - begun.get("done", 0),
-        "pages_this_minute": begun.get("done", 0),
-        "failure_rate": round(both.get("failed", 0) / settled, 4) if settled else 0.0,
-        "workers": [_worker(worker) for worker in pulse.workers(ALIVE_S)],
-    }
+def nobody_works(state: PoolState) -> bool:
+    """Tell whether no worker has spoken lately."""
+    return not state.pulse().workers(ALIVE_S)
 
 
-def _worker(worker: WorkerPulse) -> dict[str, Any]:
-    return {
-        "name": worker.name,
-        "seen_at": worker.seen_at,
-        "threads": worker.threads,
-        "slices": worker.slices,
-        **worker.info,
-    }
+def _task(session: Session, task: Task, numbers: dict[str, int]) -> Iterator[str]:
+    asked = {Desired.PAUSE: "pausing", Desired.STOP: "stopping"}.get(Desired(task.desired))
+    more = f" ({task.end_reason})" if task.end_reason else ""
+    if not more and asked is not None and task.status not in (asked, "paused"):
+        more = f" ({task.desired} was asked for)"
+    yield f"task      {task.id}"
+    yield f"spider    {task.spider}"
+    yield f"status    {task.status}{more}"
+    by = f" by {task.created_by}" if task.created_by else ""
+    yield f"created   {as_shown(task.created_at)}{by}"
+    yield f"started   {as_shown(task.started_at)}"
+    lasted = ""
+    if task.ended_at is not None and task.started_at is not None:
+        lasted = f" (after {(task.ended_at - task.started_at).total_seconds():.0f} s)"
+    yield f"ended     {as_shown(task.ended_at)}{lasted}"
+    limit = f"; limit {task.max_pages} pages" if task.max_pages is not None else ""
+    yield f"requests  {numbers['discovered']} found: {summary(numbers)}{limit}"
+    yield from map(str, faults(session, task.id))
 
 
-def _show_pool(answer: dict[str, Any]) -> None:
+def _pool(answer: dict[str, Any]) -> Iterator[str]:
     tasks = ", ".join(f"{count} {name}" for name, count in sorted(answer["tasks"].items()) if count)
-    click.echo(f"tasks     {tasks or 'none yet'}")
-    click.echo(f"requests  {answer['queued']} queued, {answer['leased']} leased")
-    click.echo(
+    yield f"tasks     {tasks or 'none yet'}"
+    yield f"requests  {answer['requests']['queued']} queued, {answer['requests']['leased']} leased"
+    yield (
         f"pages     {answer['pages_last_minute']} in the last minute, {answer['pages_this_minute']} in this one,"
         f" {answer['failure_rate']:.1%} failed"
     )
-    age_s = answer["keeper_age_s"]
-    click.echo(f"keeper    {'has never run' if age_s is None else f'passed {age_s:.0f} s ago'}")
+    age_s = answer["keeper"]["last_pass_age_s"]
+    yield f"keeper    {'has never run' if age_s is None else f'passed {age_s:.0f} s ago'}"
+    yield ""
+
+
+def _print_workers(workers: list[dict[str, Any]]) -> None:
     rows = [
-        (worker["name"], worker["slices"], worker["threads"], _mib(worker.get("rss_bytes")))
-        for worker in answer["workers"]
+        (worker["name"], worker["slices"], worker["threads"], _mib(worker["info"].get("rss_bytes")))
+        for worker in workers
     ]
-    click.echo("")
-    print_table(
-        ("worker", "slices", "threads", "memory"),
-        rows,
-        empty=pasteable("no worker is alive; run 'flask spiderpool up', or 'flask spiderpool worker'"),
-    )
+    print_table(("worker", "slices", "threads", "memory"), rows, empty=pasteable(NOBODY_WORKS))
 
 
 def _mib(size: int | None) -> str:

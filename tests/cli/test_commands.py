@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from uuid import UUID, uuid4
 
@@ -22,6 +23,7 @@ from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.cli.up import prepare_tables
 from flask_spiderpool.errors import SetupError
 from flask_spiderpool.models import History, Task, Token
+from flask_spiderpool.pulse.base import WorkerPulse
 from flask_spiderpool.terms import Role
 from tests.cli.conftest import Cli
 
@@ -247,9 +249,57 @@ def test_status_of_a_pool_nobody_works_for(cli: Cli):
     assert "1 pending" in said
     assert "flask spiderpool worker" in said
     status = json.loads(cli("status", "--json").output)
-    assert status["tasks"] == {"pending": 1}
-    assert (status["queued"], status["leased"], status["workers"]) == (1, 0, [])
-    assert status["keeper_age_s"] is None
+    assert {name: count for name, count in status["tasks"].items() if count} == {"pending": 1}
+    assert status["requests"] == {"queued": 1, "leased": 0}
+    assert (status["workers"], status["keeper"]) == ([], {"last_pass_age_s": None})
+
+
+def test_status_in_json_is_the_document_of_the_rest_route(cli: Cli, app: Flask):
+    """One name for one thing, for the pool and for a task."""
+    task_id = task_of(cli)
+    headers = {"Authorization": "Bearer " + cli("token", "create", "me").stdout.strip()}
+    client = app.test_client()
+    for words, query in (([], ""), ([task_id], f"?task_id={task_id}")):
+        answered = client.get(f"/spiderpool/spool/status{query}", headers=headers).get_json()
+        assert json.loads(cli("status", *words, "--json").output) == answered
+
+
+def test_status_of_a_task_tells_a_person_why(cli: Cli, app: Flask):
+    """Who, when, numbers that add up in one line, and each reason with an example."""
+    task_id = task_of(cli, *(f"https://a.example/{n}" for n in range(6)))
+    with app.app_context():
+        db = app.extensions["sqlalchemy"]
+        with db.engine.begin() as connection:
+            for number, (state, reason) in enumerate([(4, "http_404"), (4, "http_404"), (5, "robots")]):
+                connection.execute(
+                    sa.text(
+                        "UPDATE spiderpool_request SET state = :state, reason = :reason WHERE url = :url"
+                    ),
+                    {"state": state, "reason": reason, "url": f"https://a.example/{number}"},
+                )
+            connection.execute(
+                sa.text(
+                    "UPDATE spiderpool_task SET done = 2, pages = 1, unchanged = 1, failed = 2, skipped = 1"
+                )
+            )
+    said = cli("status", task_id[:8]).output
+    assert "spider    quotes" in said
+    assert "status    pending" in said
+    assert "6 found: 2 pages (1 new or changed, 1 unchanged), 2 failed, 1 skipped, 1 to go" in said
+    assert "  2 x http_404, as https://a.example/0\n" in said
+    assert "  1 x robots, as https://a.example/2\n" in said
+    assert "by cli" in said
+
+
+def test_start_says_when_nobody_works(cli: Cli, app: Flask):
+    """The task waits in the database; beside the answer, so that --json stays JSON."""
+    said = cli("start", "quotes", "--json")
+    assert json.loads(said.stdout)["status"] == "pending"
+    assert "no worker is alive; run 'flask spiderpool up'" in said.stderr
+    app.extensions["spiderpool"].pulse().beat(
+        WorkerPulse(name="w", seen_at=datetime.now(UTC), threads=1, slices=0)
+    )
+    assert cli("start", "quotes").stderr == ""
 
 
 def test_status_of_a_task_brings_it_to_its_verdict(cli: Cli):

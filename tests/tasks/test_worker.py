@@ -167,9 +167,9 @@ def test_a_worker_shows_itself_and_leaves_in_order(make_deployment: MakeDeployme
     worker = deployment.start_worker("-c", "7")
     until(deployment.workers_alive)
     (shown,) = deployment.run("status", "--json")["workers"]
-    assert (shown["pid"], shown["threads"], shown["slices"]) == (worker.pid, 7, 0)
+    assert (shown["info"]["pid"], shown["threads"], shown["slices"]) == (worker.pid, 7, 0)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(30) == 0
     status = deployment.run("status", "--json")
     assert status["workers"] == []
-    assert status["keeper_age_s"] is not None
+    assert status["keeper"]["last_pass_age_s"] is not None
