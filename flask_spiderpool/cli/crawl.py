@@ -230,7 +230,7 @@ class _Crawl:
             while thread.is_alive():
                 thread.join(LOOK_S)
                 self._write_rows(output)
-                progress.show(self._file.numbers())
+                progress.show(self._file.numbers(), self._file.waiting())
                 if self._interrupted.is_set():
                     progress.say("ending: requests that were started finish first")
                     self._interrupted.clear()

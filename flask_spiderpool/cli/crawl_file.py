@@ -7,6 +7,7 @@ crawl goes on where it was.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
@@ -20,6 +21,8 @@ from sqlalchemy.orm import Session
 from flask_spiderpool import control
 from flask_spiderpool.bus.base import CommandMessage
 from flask_spiderpool.cli.faults import Fault, faults
+from flask_spiderpool.cli.progress import Waiting
+from flask_spiderpool.cli.waiting import waiting
 from flask_spiderpool.config import Settings, settings_from
 from flask_spiderpool.crawl.spider import ArticleSpider, SpiderRegistry
 from flask_spiderpool.errors import InvalidParameter, SetupError
@@ -191,6 +194,11 @@ class CrawlFile:
             if len(found) < ROWS_AT_ONCE:
                 return
             after = found[-1].id
+
+    def waiting(self) -> Waiting | None:
+        """Return what the crawl waits for just now."""
+        with Session(self._engine) as session:
+            return waiting(session, time.time())
 
     def faults(self) -> list[Fault]:
         """Return why requests failed or were skipped."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TextIO
 
@@ -18,6 +19,18 @@ Numbers = Mapping[str, int]
 def settled(numbers: Numbers) -> int:
     """Return how many requests have an outcome."""
     return numbers["done"] + numbers["failed"] + numbers["skipped"]
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Nothing is under way, because something is waited for."""
+
+    seconds: float
+    what: str
+
+    def __str__(self) -> str:
+        """``waiting 58 s for http://...``."""
+        return f"waiting {self.seconds:.0f} s for {self.what}"
 
 
 def counted(number: int, noun: str) -> str:
@@ -96,10 +109,13 @@ class CrawlProgress:
         if self._bar is not None:
             self._bar.stop()
 
-    def show(self, numbers: Numbers) -> None:
-        """Show these numbers."""
+    def show(self, numbers: Numbers, waiting: Waiting | None = None) -> None:
+        """Show these numbers, and instead of the pace what the crawl waits for."""
         now = self._clock()
-        words = describe(numbers, self._pace(now, settled(numbers)))
+        pace = self._pace(now, settled(numbers))
+        words = describe(numbers, None if waiting else pace)
+        news = f"{words}, {waiting.what}" if waiting else words  # without the seconds, which always change
+        words = f"{words}, {waiting}" if waiting else words
         if self._bar is not None:
             self._bar.update(
                 self._bar_id,
@@ -109,8 +125,8 @@ class CrawlProgress:
             )
             return
         due = self._shown_at is None or now - self._shown_at >= PLAIN_EVERY_S
-        if due and words != self._shown:
-            self._shown_at, self._shown = now, words
+        if due and news != self._shown:
+            self._shown_at, self._shown = now, news
             self.say(f"{self._title}: {words}")
 
     def _pace(self, now: float, done: int) -> float | None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import io
 
-from flask_spiderpool.cli.progress import PLAIN_EVERY_S, CrawlProgress, counted, describe, summary
+from flask_spiderpool.cli.progress import PLAIN_EVERY_S, CrawlProgress, Waiting, counted, describe, summary
 
 NUMBERS = {"discovered": 10, "done": 4, "failed": 1, "skipped": 0, "items": 0}
 
@@ -50,6 +50,18 @@ def test_the_pace_counts_from_the_first_numbers_shown():
     first, second = stream.getvalue().splitlines()
     assert "a second" not in first
     assert second.endswith("2.0 a second")
+
+
+def test_what_is_waited_for_is_said_once():
+    """In place of a pace that only falls; in a pipe not again every two seconds."""
+    stream, clock = io.StringIO(), Clock()
+    with CrawlProgress("news", stream, clock=clock) as progress:
+        for second in range(0, 9, 3):
+            clock.now = float(second)
+            progress.show(NUMBERS, Waiting(58.0 - second, "http://a.example (dns), 1 retry"))
+    assert stream.getvalue() == (
+        "news: 4 pages, 5 to go, 1 failed, waiting 58 s for http://a.example (dns), 1 retry\n"
+    )
 
 
 def test_a_pipe_gets_plain_lines_not_too_often_and_only_news():
