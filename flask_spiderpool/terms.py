@@ -139,9 +139,6 @@ class Reason(StrEnum):
     REDIRECT_LOOP = "redirect_loop"
     REDIRECT_LIMIT = "redirect_limit"
     REDIRECT_BAD = "redirect_bad"  #: no usable Location
-    HTTP_4XX = "http_4xx"  #: the family of ``http_404`` and so on, see :func:`http_reason`
-    HTTP_429 = "http_429"
-    HTTP_5XX = "http_5xx"
     # The rules.
     ROBOTS = "robots"
     ROBOTS_UNREACHABLE = "robots_unreachable"
@@ -152,7 +149,6 @@ class Reason(StrEnum):
     BAD_URL = "bad_url"
     URL_TOO_LONG = "url_too_long"
     BLOCKED_ADDRESS = "blocked_address"
-    DUPLICATE_TARGET = "duplicate_target"  #: redirected to a URL that the task has a request for
     # The pool itself.
     SPIDER_ERROR = "spider_error"  #: ``parse`` raised
     SPIDER_TIMEOUT = "spider_timeout"  #: ``parse`` did not return

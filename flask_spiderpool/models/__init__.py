@@ -1,7 +1,7 @@
 """The pool's tables as typed classes, usable through the host's ``db.session``."""
 
 from flask_spiderpool.models.base import Base, metadata
-from flask_spiderpool.models.frontier import History, Host, Lane, Request, Slot, Task
+from flask_spiderpool.models.frontier import History, Lane, Request, Slot, Task
 from flask_spiderpool.models.pool import BusMessage, Counter, Keeper, Setting, SpiderRecord, Token, Worker
 from flask_spiderpool.models.results import Document, Item, Log, Page
 
@@ -11,7 +11,6 @@ __all__ = [
     "Counter",
     "Document",
     "History",
-    "Host",
     "Item",
     "Keeper",
     "Lane",

@@ -1,4 +1,4 @@
-"""Task, slot, lane, host, request: the frontier (PROTOCOL, Tables)."""
+"""Task, slot, lane, request: the frontier (PROTOCOL, Tables)."""
 
 from __future__ import annotations
 
@@ -113,18 +113,6 @@ class Slot(Base):
     )
 
 
-class Host(Base):
-    """A site that is asked at one rate: host, or host:port for other than default ports."""
-
-    __tablename__ = f"{PREFIX}host"
-
-    id: Mapped[int] = mapped_column(BigId, primary_key=True)
-    key: Mapped[str] = mapped_column(sa.String(300))
-    created_at: Mapped[datetime] = mapped_column(UtcDateTime)
-
-    __table_args__ = (sa.UniqueConstraint("key"),)
-
-
 class Lane(Base):
     """A task's queue for one host."""
 
@@ -133,7 +121,9 @@ class Lane(Base):
     task_id: Mapped[UUID] = mapped_column(
         sa.ForeignKey(f"{PREFIX}task.id", ondelete="CASCADE"), primary_key=True
     )
-    host_id: Mapped[int] = mapped_column(sa.BigInteger, primary_key=True, autoincrement=False)
+    host_id: Mapped[int] = mapped_column(
+        sa.BigInteger, primary_key=True, autoincrement=False
+    )  #: of ``host`` or ``host:port``: 63 bits of its BLAKE2b
     ready_at: Mapped[float] = mapped_column(Epoch, default=0.0)
     queued: Mapped[int] = mapped_column(sa.BigInteger, default=0)  #: rows in state QUEUED (not WAITING)
     has_work: Mapped[bool] = mapped_column(sa.Boolean, default=False)  #: queued > 0, kept by arithmetic
@@ -157,7 +147,7 @@ class Request(Base):
 
     id: Mapped[int] = mapped_column(BigId, primary_key=True)
     task_id: Mapped[UUID] = mapped_column(sa.ForeignKey(f"{PREFIX}task.id", ondelete="CASCADE"))
-    host_id: Mapped[int] = mapped_column(sa.BigInteger)
+    host_id: Mapped[int] = mapped_column(sa.BigInteger)  #: as in :class:`Lane`
     fingerprint: Mapped[bytes] = mapped_column(sa.LargeBinary(16))
     url: Mapped[str] = mapped_column(sa.Text)
     depth: Mapped[int] = mapped_column(sa.Integer, default=0)

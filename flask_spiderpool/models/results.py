@@ -60,6 +60,8 @@ class Page(Base):
     __table_args__ = (
         sa.Index(f"ix_{PREFIX}page_document_id_id", "document_id", "id"),
         sa.Index(f"ix_{PREFIX}page_task_id_id", "task_id", "id"),
+        # A settle asks whether its task has a version of a document already.
+        sa.Index(f"ix_{PREFIX}page_task_id_document_id", "task_id", "document_id"),
     )
 
 

@@ -1,4 +1,4 @@
-"""What the store's functions share: settings, and this process's memory of hosts, tasks and lane cursors."""
+"""What the store's functions share: settings, and this process's memory of tasks and lane cursors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from flask_spiderpool.config import Settings
 from flask_spiderpool.store.cursors import Cursors
 from flask_spiderpool.store.facts import FactsOf
-from flask_spiderpool.store.hosts import HostIds
 
 
 @dataclass(slots=True)
@@ -16,7 +15,7 @@ class Context:
     """Of one store in one process. Made anew after a fork."""
 
     settings: Settings
-    hosts: HostIds
     facts: FactsOf
     cursors: Cursors = field(default_factory=Cursors)
+    pruned_at: float = 0.0  #: when this process, as the keeper, last deleted what is old
     rng: random.Random = field(default_factory=random.Random)

@@ -6,12 +6,16 @@ take all of them and a message is claimed soon after it was sent.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from flask_spiderpool.config import Settings
 from flask_spiderpool.crawl.request import Ticket
+from flask_spiderpool.store.engine import is_again
 from flask_spiderpool.store.slots import Message
 from flask_spiderpool.store.sql import Statement, Tx, task_uuid
+
+log = logging.getLogger("spiderpool.store")
 
 ALIVE_S = 30.0  #: a worker that beat within this time counts
 
@@ -48,11 +52,15 @@ _NEXT = Statement(
     LIMIT :room
     """
 )
+# A slot that a verb of a host's open transaction holds is left for the next time: nobody else waits for it.
 _SEND = Statement(
     """
     UPDATE spiderpool_slot
     SET state = 'sent', epoch = epoch + 1, until = @now + :resend_s, due_at = NULL, sends = 0
-    WHERE task_id = :task AND n = :n AND state = 'due'
+    WHERE (task_id, n) IN (
+        SELECT task_id, n FROM spiderpool_slot WHERE task_id = :task AND n = :n AND state = 'due'
+        FOR UPDATE SKIP LOCKED
+    )
     RETURNING epoch
     """
 )
@@ -63,6 +71,7 @@ _SERVE = Statement(
     ON CONFLICT (name) DO UPDATE SET served = GREATEST(r.served, excluded.served)
     """
 )
+_HURRY = Statement("SELECT set_config('lock_timeout', '20ms', true)", sqlite="SELECT 1")
 _NOW = Statement("SELECT @now")
 
 
@@ -90,8 +99,24 @@ def dispatch(tx: Tx, settings: Settings, limit: int) -> list[Message]:
         ranked.append((rank, Message(Ticket(task_uuid(task), n, sent[0]), queue, priority)))
         served[spider] = served.get(spider, before) + share
     if served:
-        row = tx.one(_NOW)
-        at = tx.moment(row[0] if row else 0.0)
-        for name in sorted(served):
-            tx.run(_SERVE, name=name, served=served[name], at=at)
+        _count_served(tx, served)
     return [message for _, message in sorted(ranked)]
+
+
+def _count_served(tx: Tx, served: dict[str, float]) -> None:
+    """Write the spiders' shares, as far as their rows are free.
+
+    A spider's row may be held by a host's open transaction (somebody edits its weight): then this turn does
+    not count, rather than that all spiders wait.
+    """
+    row = tx.one(_NOW)
+    at = tx.moment(row[0] if row else 0.0)
+    for name in sorted(served):
+        try:
+            with tx.savepoint():
+                tx.all(_HURRY)
+                tx.run(_SERVE, name=name, served=served[name], at=at)
+        except Exception as error:
+            if not (tx.postgres and is_again(error)):
+                raise
+            log.debug("the share of spider %s is not counted: its row is held", name)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from flask_spiderpool.crawl.request import FetchedPage, Outcome
-from flask_spiderpool.store.sql import Statement, Tx, json_text, task_uuid
+from flask_spiderpool.store.sql import Statement, Tx, json_text
 from flask_spiderpool.store.text import clean_json, clean_or_none, clean_url, sixteen
 
 # Page ids are drawn before, so that a new document is written once, with the id of its page in it.
@@ -47,9 +47,13 @@ _UPSERT_ONE = Statement(
     RETURNING id, content_hash, page_id
     """,
 )
-_TASKS_OF = Statement(
-    "SELECT id, task_id FROM spiderpool_page WHERE id = ANY(:ids::bigint[])",
-    sqlite="SELECT id, task_id FROM spiderpool_page WHERE id IN (SELECT value FROM json_each(:ids))",
+# Another task of the spider may have stored a version since: the document's current page does not tell.
+_STORED = Statement(
+    "SELECT document_id FROM spiderpool_page WHERE task_id = :task AND document_id = ANY(:ids::bigint[])",
+    sqlite="""
+    SELECT document_id FROM spiderpool_page
+    WHERE task_id = :task AND document_id IN (SELECT value FROM json_each(:ids))
+    """,
 )
 _COLUMNS = (
     "document_id, task_id, request_id, url, status_code, content_type, title, text, markdown, meta,"
@@ -169,12 +173,11 @@ def _unchanged(
         if document.content_hash == visits[key].page.content_hash:
             old.add(key)
         else:
-            doubtful[document.page_id] = key
+            doubtful[document.id] = key
     if doubtful:
         ids = sorted(doubtful)
-        for page_id, owner in tx.all(_TASKS_OF, ids=ids if tx.postgres else str(ids)):
-            if task_uuid(owner) == task_id:
-                old.add(doubtful[page_id])
+        for (document_id,) in tx.all(_STORED, task=task_id, ids=ids if tx.postgres else str(ids)):
+            old.add(doubtful[document_id])
     return old
 
 

@@ -7,6 +7,7 @@ from uuid import UUID
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.store.fence import hold
 from flask_spiderpool.store.leases import return_all
+from flask_spiderpool.store.slots import rest
 from flask_spiderpool.store.sql import Statement, Tx
 from flask_spiderpool.store.verdict import say
 from flask_spiderpool.terms import ENDED, EndReason, Status
@@ -15,12 +16,6 @@ _LOCK_SLOTS = Statement(
     "SELECT n, state, @now FROM spiderpool_slot WHERE task_id = :task ORDER BY n FOR UPDATE"
 )
 _LOCK_TASK = Statement("SELECT status, @now FROM spiderpool_task WHERE id = :task FOR UPDATE")
-_REST = Statement(
-    """
-    UPDATE spiderpool_slot SET state = 'idle', due_at = NULL, until = NULL, sends = 0, worker = NULL
-    WHERE task_id = :task AND n = :n
-    """
-)
 
 
 def fail_task(tx: Tx, which: Ticket | UUID, reason: EndReason, message: str | None) -> None:
@@ -38,5 +33,5 @@ def fail_task(tx: Tx, which: Ticket | UUID, reason: EndReason, message: str | No
         return
     for n, _, now in slots:
         return_all(tx, task_id, n, now)
-        tx.run(_REST, task=task_id, n=n)
+        rest(tx, task_id, n)
     say(tx, task_id, task[0], Status.FAILED, task[1], reason=reason, note=message)

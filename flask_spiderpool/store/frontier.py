@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -12,18 +13,16 @@ from uuid import UUID
 import sqlalchemy as sa
 
 from flask_spiderpool.config import Settings
-from flask_spiderpool.crawl.request import Lease, LeasedRequest, Outcome, Renewal, Settled, Ticket
+from flask_spiderpool.crawl.request import Lease, Outcome, Renewal, Settled, Ticket
 from flask_spiderpool.errors import UnknownTask
 from flask_spiderpool.models import metadata
-from flask_spiderpool.store import dispatch, expire, fail, keep, leases, numbers, record, slots
+from flask_spiderpool.store import dispatch, expire, fail, keep, numbers, record, slots
 from flask_spiderpool.store import lease as leasing
 from flask_spiderpool.store import renew as renewing
 from flask_spiderpool.store import verdict as judging
 from flask_spiderpool.store.context import Context
 from flask_spiderpool.store.engine import make_engine
 from flask_spiderpool.store.facts import FactsOf
-from flask_spiderpool.store.fence import hold
-from flask_spiderpool.store.hosts import HostIds
 from flask_spiderpool.store.settling import settle_batch
 from flask_spiderpool.store.slots import Claim, Message
 from flask_spiderpool.store.sql import Statement, Tx
@@ -35,7 +34,6 @@ T = TypeVar("T")
 log = logging.getLogger("spiderpool.store")
 
 _RENEWALS = 3  #: looks at a slot that another transaction holds, 20 ms apart
-_ONE = Statement("SELECT 1")
 _NOW = Statement("SELECT @now")
 
 
@@ -60,7 +58,7 @@ class Store:
         self._transactions = Transactions(
             engine, settings, owns_engine=owns_engine, renewals=renewals, retry_s=retry_s
         )
-        self._context = self._new_context()
+        self._contexts: dict[int, Context] = {}  #: by process id
 
     @classmethod
     def open(cls, url: str | sa.URL, settings: Settings, *, renewals: bool = True) -> Store:
@@ -71,15 +69,14 @@ class Store:
         connections = settings.store_threads if sa.make_url(url).get_backend_name() == "postgresql" else 2
         return cls(make_engine(url, connections=connections), settings, renewals=renewals)
 
-    def _new_context(self) -> Context:
-        hosts = HostIds(self._transactions.write)
-        return Context(self.settings, hosts, FactsOf(self.settings))
-
     @property
     def _here(self) -> Context:
-        if self._transactions.check_process():
-            self._context = self._new_context()
-        return self._context
+        """This process's memory; ``setdefault``, so that two threads of a new process end with one."""
+        pid = os.getpid()
+        context = self._contexts.get(pid)
+        if context is None:
+            context = self._contexts.setdefault(pid, Context(self.settings, FactsOf(self.settings)))
+        return context
 
     def submit(self, fn: Callable[..., T], *args: Any, first: bool = False, **kw: Any) -> Future[T]:
         """Run a call of this store off the calling thread and return its future.
@@ -134,11 +131,6 @@ class Store:
         """See :meth:`flask_spiderpool.crawl.store.FrontierStore.settle`."""
         return settle_batch(self.write, self._here, ticket, outcomes)
 
-    def release(self, ticket: Ticket, requests: Sequence[LeasedRequest]) -> None:
-        """See :meth:`flask_spiderpool.crawl.store.FrontierStore.release`."""
-        ids = [request.id for request in requests]
-        self.write(lambda tx: leases.release(tx, ticket, ids, hold(tx, ticket).now))
-
     # The slice.
 
     def claim(self, task_id: UUID, n: int, epoch: int, worker: str) -> Claim | None:
@@ -173,10 +165,7 @@ class Store:
         The requests need not be in the frontier: ``request.id`` is not read, ``url``, ``fingerprint``,
         ``host_key`` and ``depth`` are. A URL of the task that has an outcome already keeps it.
         """
-        keys = {outcome.request.host_key for outcome in outcomes}
-        keys |= {link.host_key for outcome in outcomes for link in outcome.links}
-        ids = self._here.hosts.of(keys)
-        return self.write(lambda tx: record.record(tx, self._here, ticket, outcomes, ids))
+        return self.write(lambda tx: record.record(tx, self._here, ticket, outcomes))
 
     def verdict(self, task_id: UUID) -> Status:
         """Return a task's status after changing it when it is time (paused, stopped, finished, failed).
@@ -184,9 +173,12 @@ class Store:
         Leases whose time is up are returned before, so that a task with no worker alive does not hang.
         Raises :class:`~flask_spiderpool.errors.UnknownTask`.
         """
+        self._expire_of(task_id)
+        return self.write(lambda tx: judging.verdict(tx, task_id))
+
+    def _expire_of(self, task_id: UUID) -> None:
         for slot in self.read(lambda tx: expire.expired_of(tx, task_id)):
             self.write(functools.partial(expire.expire, context=self._here, slot=slot))
-        return self.write(lambda tx: judging.verdict(tx, task_id))
 
     def _judge_if_there(self, task_id: UUID) -> None:
         try:
@@ -216,12 +208,13 @@ class Store:
         for task_id in self.read(keep.ripe_tasks):
             self.write(functools.partial(keep.promote, task_id=task_id))
         for task_id in sorted(judged.union(self.read(keep.to_judge))):
-            self._judge_if_there(task_id)
+            self._expire_of(task_id)
+            self.write(functools.partial(judging.verdict_if_free, task_id=task_id))
         for task_id in self.read(keep.stranded):
             if self.write(functools.partial(keep.wake, task_id=task_id)):
                 log.warning("task %s had work and no slot awake; a slot was made due", task_id)
         self.write(keep.rest_unwanted)
-        self.write(keep.prune)
+        self.write(lambda tx: keep.prune(tx, self._here))
         return messages + self.dispatch(keep.MOST)
 
     def _resend(self) -> list[Message]:
@@ -256,10 +249,6 @@ class Store:
     def now(self) -> float:
         """Return the store's clock, in epoch seconds."""
         return float(self.read(lambda tx: tx.all(_NOW)[0][0]))
-
-    def ping(self) -> None:
-        """Reach the database. Raises :class:`~flask_spiderpool.errors.Unavailable`."""
-        self.read(lambda tx: tx.one(_ONE))
 
     def create_tables(self) -> None:
         """Create the pool's tables that are missing (for tests and the foreground crawl; hosts use migrations)."""

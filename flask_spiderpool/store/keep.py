@@ -11,16 +11,19 @@ from uuid import UUID
 from flask_spiderpool.config import Settings
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.store import ripe
+from flask_spiderpool.store.context import Context
 from flask_spiderpool.store.dispatch import ALIVE_S
 from flask_spiderpool.store.leases import return_all
-from flask_spiderpool.store.slots import Message
+from flask_spiderpool.store.slots import Message, rest
 from flask_spiderpool.store.sql import Statement, Tx, task_uuid
 from flask_spiderpool.terms import ENDED, Desired
 
 log = logging.getLogger("spiderpool.keeper")
 
 MOST = 500  #: acts of one kind in one pass
+PRUNE_S = 60.0
 
+_NOW = Statement("SELECT @now")
 _ELECT = Statement(
     """
     INSERT INTO spiderpool_keeper AS k (id, holder, until, passed_at, clock_offset_s)
@@ -56,12 +59,6 @@ _RESEND = Statement(
     WHERE task_id = :task AND n = :n RETURNING epoch
     """
 )
-_REST = Statement(
-    """
-    UPDATE spiderpool_slot SET state = 'idle', due_at = NULL, until = NULL, sends = 0
-    WHERE task_id = :task AND n = :n
-    """
-)
 _RIPE = Statement(
     """
     SELECT DISTINCT w.task_id FROM (
@@ -71,8 +68,13 @@ _RIPE = Statement(
     ORDER BY w.task_id
     """
 )
+# The keeper stands in no line: what another transaction holds is looked at in the next pass. A host's open
+# transaction with one task's verb in it would hold up all tasks.
 _LOCK_SLOTS = Statement(
-    "SELECT n, state, due_at, @now FROM spiderpool_slot WHERE task_id = :task ORDER BY n FOR UPDATE"
+    """
+    SELECT n, state, due_at, @now, (SELECT count(*) FROM spiderpool_slot WHERE task_id = :task)
+    FROM spiderpool_slot WHERE task_id = :task ORDER BY n FOR UPDATE SKIP LOCKED
+    """
 )
 _DUE = Statement("UPDATE spiderpool_slot SET state = 'due', due_at = :now WHERE task_id = :task AND n = :n")
 _TO_JUDGE = Statement(
@@ -142,7 +144,7 @@ def resend(tx: Tx, settings: Settings, slot: tuple[UUID, int, int], *, long: boo
     task = tx.one(_TASK, task=task_id)
     return_all(tx, task_id, n, now)
     if task is None or task[0] != Desired.RUN or task[1] in ENDED:
-        tx.run(_REST, task=task_id, n=n)
+        rest(tx, task_id, n)
         return None
     pause_s = settings.resend_s
     if long:
@@ -159,22 +161,26 @@ def ripe_tasks(tx: Tx) -> list[UUID]:
 def promote(tx: Tx, task_id: UUID) -> None:
     """Queue a task's ripe retries, with a slot to take them in the same transaction."""
     if wake(tx, task_id):
-        row = tx.one(Statement("SELECT @now"))
-        ripe.promote(tx, task_id, row[0] if row else 0.0)
+        ripe.promote(tx, task_id, float(tx.all(_NOW)[0][0]))
 
 
 def wake(tx: Tx, task_id: UUID) -> bool:
-    """See to it that one of a wanted task's slots is running, sent, or due now; False: it is not wanted."""
+    """See to it that one of a wanted task's slots is running, sent, or due now.
+
+    False: the task is not wanted, or another transaction is at one of its slots.
+    """
     slots = tx.all(_LOCK_SLOTS, task=task_id)
+    if not slots or len(slots) < slots[0][4]:
+        return False
     task = tx.one(_TASK, task=task_id)
-    if not slots or task is None or task[0] != Desired.RUN or task[1] in ENDED:
+    if task is None or task[0] != Desired.RUN or task[1] in ENDED:
         return False
     now = slots[0][3]
     if any(
-        state in ("running", "sent") or (state == "due" and due_at <= now) for _, state, due_at, _ in slots
+        state in ("running", "sent") or (state == "due" and due_at <= now) for _, state, due_at, *_ in slots
     ):
         return True
-    n = next((n for n, state, _, _ in slots if state == "due"), slots[0][0])
+    n = next((n for n, state, *_ in slots if state == "due"), slots[0][0])
     tx.run(_DUE, task=task_id, n=n, now=now)
     return True
 
@@ -192,7 +198,7 @@ def rest_unwanted(tx: Tx) -> None:
             continue
         row = tx.one(_TASK, task=task_id)
         if row is None or row[0] != Desired.RUN or row[1] in ENDED:
-            tx.run(_REST, task=task_id, n=n)
+            rest(tx, task_id, n)
 
 
 def stranded(tx: Tx) -> list[UUID]:
@@ -200,7 +206,11 @@ def stranded(tx: Tx) -> list[UUID]:
     return [task_uuid(row[0]) for row in tx.all(_STRANDED, limit=MOST)]
 
 
-def prune(tx: Tx) -> None:
-    """Delete old bus messages, beats and counters."""
+def prune(tx: Tx, context: Context) -> None:
+    """Delete old bus messages, beats and counters, once a minute."""
+    now = float(tx.all(_NOW)[0][0])
+    if now - context.pruned_at < PRUNE_S:
+        return
     for statement in _PRUNE:
         tx.run(statement)
+    context.pruned_at = now

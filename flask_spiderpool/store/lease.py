@@ -10,7 +10,9 @@ from flask_spiderpool.crawl.request import Lease, LeasedRequest, Ticket
 from flask_spiderpool.store import lanes, ripe
 from flask_spiderpool.store.context import Context
 from flask_spiderpool.store.fence import hold
+from flask_spiderpool.store.hosts import key_of
 from flask_spiderpool.store.pick import LANES, Wanted, lanes_ready, pick
+from flask_spiderpool.store.slots import next_due
 from flask_spiderpool.store.sql import Statement, Tx, json_value
 from flask_spiderpool.terms import ENDED, Desired
 
@@ -29,12 +31,6 @@ _LEFT = Statement(
     """
 )
 _COUNT = Statement("UPDATE spiderpool_slot SET leased = leased + :k WHERE task_id = :task AND n = :n")
-_NEXT = Statement(
-    """
-    SELECT (SELECT min(ready_at) FROM spiderpool_lane WHERE task_id = :task AND has_work),
-           (SELECT min(ready_at) FROM spiderpool_request WHERE task_id = :task AND state = 2)
-    """
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +69,13 @@ def lease(tx: Tx, context: Context, ticket: Ticket, ask: Ask) -> Lease:
     if rows:
         tx.run(_COUNT, k=len(rows), task=ticket.task_id, n=ticket.n)
     wait_s = 0.0 if len(rows) >= n else next_ready_in(tx, ticket, held.now)
-    return Lease(_in_turn(rows, context.hosts.keys(tx, counts)), Desired.RUN, wait_s)
+    return Lease(_in_turn(rows), Desired.RUN, wait_s)
 
 
 def next_ready_in(tx: Tx, ticket: Ticket, now: float) -> float | None:
     """Return the seconds until something of the task ripens; None: nothing is queued or waiting."""
-    row = tx.one(_NEXT, task=ticket.task_id)
-    times = [at for at in row or () if at is not None]
-    return max(0.0, min(times) - now) if times else None
+    at = next_due(tx, ticket.task_id)
+    return None if at is None else max(0.0, at - now)
 
 
 def _left(tx: Tx, ticket: Ticket, n: int, max_pages: int) -> tuple[int, bool]:
@@ -129,7 +124,7 @@ def _pick(
     return rows, barren
 
 
-def _in_turn(rows: list[tuple[Any, ...]], keys: Mapping[int, str]) -> list[LeasedRequest]:
+def _in_turn(rows: list[tuple[Any, ...]]) -> list[LeasedRequest]:
     """Order what was taken: the best of each host, hosts in turn."""
     place: dict[int, int] = {}
     turns = []
@@ -141,7 +136,7 @@ def _in_turn(rows: list[tuple[Any, ...]], keys: Mapping[int, str]) -> list[Lease
     return [
         LeasedRequest(
             id=id_,
-            host_key=keys[host_id],
+            host_key=key_of(url),
             host_id=host_id,
             url=url,
             fingerprint=bytes(fingerprint),

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.store import lanes
 from flask_spiderpool.store.sql import Statement, Tx
 
-_RETURN_SOME = Statement(
-    """
-    UPDATE spiderpool_request SET state = 0, slot = NULL, epoch = NULL
-    WHERE task_id = :task AND slot = :n AND epoch = :epoch AND state = 1 AND id = ANY(:ids::bigint[])
-    RETURNING host_id
-    """,
-    sqlite="""
-    UPDATE spiderpool_request SET state = 0, slot = NULL, epoch = NULL
-    WHERE task_id = :task AND slot = :n AND epoch = :epoch AND state = 1
-      AND id IN (SELECT value FROM json_each(:ids))
-    RETURNING host_id
-    """,
-)
 # Of whatever epoch: a slot that is handed on or expired holds nothing any more.
 _RETURN_ALL = Statement(
     """
@@ -31,26 +16,9 @@ _RETURN_ALL = Statement(
     RETURNING host_id
     """
 )
-_UNCOUNT = Statement("UPDATE spiderpool_slot SET leased = leased - :k WHERE task_id = :task AND n = :n")
 _NONE_LEFT = Statement(
     "UPDATE spiderpool_slot SET leased = 0 WHERE task_id = :task AND n = :n AND leased <> 0"
 )
-
-
-def release(tx: Tx, ticket: Ticket, ids: Sequence[int], now: float) -> int:
-    """Queue again those of ``ids`` that the ticket (whose slot is locked) still holds; uncounted, no death."""
-    ordered = sorted(ids)
-    rows = tx.all(
-        _RETURN_SOME,
-        task=ticket.task_id,
-        n=ticket.n,
-        epoch=ticket.epoch,
-        ids=ordered if tx.postgres else str(ordered),
-    )
-    if rows:
-        _requeue(tx, ticket.task_id, rows, now)
-        tx.run(_UNCOUNT, k=len(rows), task=ticket.task_id, n=ticket.n)
-    return len(rows)
 
 
 def return_all(tx: Tx, task_id: UUID, n: int, now: float) -> int:

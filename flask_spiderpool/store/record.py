@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,18 +29,12 @@ _COUNT_LEASED = Statement("UPDATE spiderpool_slot SET leased = leased + :k WHERE
 _DISCOVER = Statement("UPDATE spiderpool_task SET discovered = discovered + :k WHERE id = :task")
 
 
-def record(
-    tx: Tx,
-    context: Context,
-    ticket: Ticket,
-    outcomes: Sequence[Outcome],
-    host_ids: Mapping[str, int],
-) -> Settled:
+def record(tx: Tx, context: Context, ticket: Ticket, outcomes: Sequence[Outcome]) -> Settled:
     """Insert the requests that are new, lease all that have no outcome to the ticket, and settle them."""
     held = hold(tx, ticket)
     by_fingerprint = {outcome.request.fingerprint: outcome for outcome in outcomes}
     found = [requests.Found(_link(outcome), None) for outcome in by_fingerprint.values()]
-    new = requests.insert(tx, ticket.task_id, found, host_ids)
+    new = requests.insert(tx, ticket.task_id, found)
     lanes.add(tx, ticket.task_id, new, held.now)
     taken: list[Outcome] = []
     from_lanes: dict[int, int] = {}
@@ -57,7 +51,7 @@ def record(
         taken.append(replace(outcome, request=request))
     lanes.take(tx, ticket.task_id, from_lanes, held.now, rests={})
     tx.run(_COUNT_LEASED, k=len(taken), task=ticket.task_id, n=ticket.n)
-    settled = settle(tx, context, ticket, taken, host_ids)
+    settled = settle(tx, context, ticket, taken)
     tx.run(_DISCOVER, k=sum(new.values()), task=ticket.task_id)
     return replace(settled, added=settled.added + sum(new.values()), repeated=False)
 

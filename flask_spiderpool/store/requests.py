@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from flask_spiderpool.crawl.request import NewRequest
+from flask_spiderpool.store.hosts import host_id
 from flask_spiderpool.store.sql import Statement, Tx, json_text
 from flask_spiderpool.store.text import clean_json, clean_url, sixteen
 
@@ -44,9 +45,7 @@ class Found(NamedTuple):
     found_on: int | None
 
 
-def insert(
-    tx: Tx, task_id: UUID, found: Iterable[Found], host_ids: Mapping[str, int], *, seed: bool = False
-) -> dict[int, int]:
+def insert(tx: Tx, task_id: UUID, found: Iterable[Found], *, seed: bool = False) -> dict[int, int]:
     """Insert what the task does not know yet; return how many were really new, by host.
 
     The caller counts them: lanes and ``discovered``. Sorted, because two settles that insert the same links
@@ -62,17 +61,17 @@ def insert(
         return {}
     ordered = [by_fingerprint[key] for key in sorted(by_fingerprint)]
     if not tx.postgres:
-        return _insert_sqlite(tx, task_id, ordered, host_ids, seed=seed)
+        return _insert_sqlite(tx, task_id, ordered, seed=seed)
     counts: dict[int, int] = {}
-    for (host,) in tx.all(_INSERT, task=task_id, seed=seed, **_columns(ordered, host_ids)):
+    for (host,) in tx.all(_INSERT, task=task_id, seed=seed, **_columns(ordered)):
         counts[host] = counts.get(host, 0) + 1
     return counts
 
 
-def _columns(ordered: list[Found], host_ids: Mapping[str, int]) -> dict[str, Any]:
+def _columns(ordered: list[Found]) -> dict[str, Any]:
     payloads = {str(i): clean_json(one.link.payload) for i, one in enumerate(ordered, 1) if one.link.payload}
     return {
-        "hosts": ",".join(str(host_ids[one.link.host_key]) for one in ordered),
+        "hosts": ",".join(str(host_id(one.link.host_key)) for one in ordered),
         "fingerprints": b"".join(sixteen(one.link.fingerprint) for one in ordered),
         "urls": "\n".join(clean_url(one.link.url) for one in ordered),
         "depths": ",".join(str(one.link.depth) for one in ordered),
@@ -82,13 +81,11 @@ def _columns(ordered: list[Found], host_ids: Mapping[str, int]) -> dict[str, Any
     }
 
 
-def _insert_sqlite(
-    tx: Tx, task_id: UUID, ordered: list[Found], host_ids: Mapping[str, int], *, seed: bool
-) -> dict[int, int]:
+def _insert_sqlite(tx: Tx, task_id: UUID, ordered: list[Found], *, seed: bool) -> dict[int, int]:
     task = tx.key(task_id)
     rows: dict[int, list[tuple[Any, ...]]] = {}
     for link, found_on in ordered:
-        host = host_ids[link.host_key]
+        host = host_id(link.host_key)
         payload = None if link.payload is None else json_text(clean_json(link.payload))
         url, key = clean_url(link.url), sixteen(link.fingerprint)
         rows.setdefault(host, []).append(

@@ -71,13 +71,8 @@ _STATES = {
 }
 
 
-def settle(
-    tx: Tx, context: Context, ticket: Ticket, outcomes: Sequence[Outcome], host_ids: Mapping[str, int]
-) -> Settled:
-    """Write the outcomes of those requests that the ticket still holds; none held: it was settled before.
-
-    ``host_ids`` has the hosts of all links; they are written before, in a transaction of their own.
-    """
+def settle(tx: Tx, context: Context, ticket: Ticket, outcomes: Sequence[Outcome]) -> Settled:
+    """Write the outcomes of those requests that the ticket still holds; none held: it was settled before."""
     held = hold(tx, ticket)
     attempts = dict(tx.all(_LEASED, task=ticket.task_id, slot=ticket.n, epoch=ticket.epoch))
     mine = sorted(
@@ -88,7 +83,7 @@ def settle(
         row = tx.one(_DESIRED, task=ticket.task_id)
         return Settled(0, row[0] if row else "stop", repeated=bool(outcomes))
     facts = context.facts(tx, ticket.task_id)
-    return write(tx, context, Batch(ticket, facts, mine, attempts, host_ids, held.now))
+    return write(tx, context, Batch(ticket, facts, mine, attempts, held.now))
 
 
 class Batch(NamedTuple):
@@ -98,13 +93,12 @@ class Batch(NamedTuple):
     facts: Facts
     outcomes: list[Outcome]  #: sorted by request id
     attempts: Mapping[int, int]  #: request id -> attempts before this one
-    host_ids: Mapping[str, int]
     now: float
 
 
 def write(tx: Tx, context: Context, batch: Batch) -> Settled:
     """Write a batch, in the lock order of the head of this file."""
-    ticket, facts, mine, attempts, host_ids, now = batch
+    ticket, facts, mine, attempts, now = batch
     task_id = ticket.task_id
     rows = [_row(context, facts, outcome, attempts[outcome.request.id], now) for outcome in mine]
     paged = [one for one in mine if one.verdict is Came.DONE and one.page is not None]
@@ -115,7 +109,7 @@ def write(tx: Tx, context: Context, batch: Batch) -> Settled:
     items = write_items(tx, task_id, mine, stored.document_ids, now)
     write_logs(tx, task_id, mine, now)
     found = [requests.Found(link, outcome.request.id) for outcome in mine for link in outcome.links]
-    new = requests.insert(tx, task_id, found, host_ids)
+    new = requests.insert(tx, task_id, found)
     queued = dict(new)
     for outcome, row in zip(mine, rows, strict=True):
         if row["state"] == RequestState.QUEUED:

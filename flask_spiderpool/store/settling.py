@@ -21,7 +21,7 @@ Write = Callable[[Callable[[Tx], Settled]], Settled]
 def settle_batch(write: Write, context: Context, ticket: Ticket, outcomes: Sequence[Outcome]) -> Settled:
     """Settle all in one transaction, or each in one of its own when the data of one cannot be stored."""
     try:
-        return _settle(write, context, ticket, outcomes)
+        return write(lambda tx: settle(tx, context, ticket, outcomes))
     except Exception as error:
         if not is_data_fault(error):
             raise
@@ -32,12 +32,6 @@ def settle_batch(write: Write, context: Context, ticket: Ticket, outcomes: Seque
         settled[-1].desired,
         repeated=all(one.repeated for one in settled),
     )
-
-
-def _settle(write: Write, context: Context, ticket: Ticket, outcomes: Sequence[Outcome]) -> Settled:
-    # Hosts first, in a transaction of their own: their rows are shared by all tasks and never rolled back.
-    host_ids = context.hosts.of({link.host_key for outcome in outcomes for link in outcome.links})
-    return write(lambda tx: settle(tx, context, ticket, outcomes, host_ids))
 
 
 def _settle_page(write: Write, context: Context, ticket: Ticket, outcome: Outcome) -> Settled:
@@ -59,17 +53,11 @@ def _settle_page(write: Write, context: Context, ticket: Ticket, outcome: Outcom
         links=[],
         logs=[],
     )
-    try:
-        host_ids = context.hosts.of({link.host_key for link in outcome.links})
-    except Exception as error:
-        if not is_data_fault(error):
-            raise
-        return write(lambda tx: settle(tx, context, ticket, [bare], {}))
 
     def settle_or_fail(tx: Tx) -> Settled:
         try:
             with tx.savepoint():
-                return settle(tx, context, ticket, [outcome], host_ids)
+                return settle(tx, context, ticket, [outcome])
         except Exception as error:
             if not is_data_fault(error):
                 raise
@@ -77,10 +65,10 @@ def _settle_page(write: Write, context: Context, ticket: Ticket, outcome: Outcom
             bare.message = f"its data could not be stored: {type(error).__name__}"
         try:
             with tx.savepoint():
-                return settle(tx, context, ticket, [replace(bare, links=outcome.links)], host_ids)
+                return settle(tx, context, ticket, [replace(bare, links=outcome.links)])
         except Exception as error:
             if not is_data_fault(error):
                 raise
-            return settle(tx, context, ticket, [bare], {})
+            return settle(tx, context, ticket, [bare])
 
     return write(settle_or_fail)

@@ -128,7 +128,7 @@ def claim(tx: Tx, context: Context, ticket: Ticket, worker: str) -> Claim | None
     options = json_value(task[3]) or {} if task else {}
     idle = is_sliced(options) and task is not None and not _has_work(tx, ticket, task[8])
     if task is None or task[0] != Desired.RUN or task[1] in ENDED or idle:
-        tx.run(_REST, task=ticket.task_id, n=ticket.n)
+        rest(tx, ticket.task_id, ticket.n)
         return None
     deadline_at = task[5]
     if task[1] == Status.PENDING and tx.run(_BEGIN, task=ticket.task_id, now=now, at=tx.moment(now)):
@@ -149,6 +149,11 @@ def claim(tx: Tx, context: Context, ticket: Ticket, worker: str) -> Claim | None
 def decline(tx: Tx, ticket: Ticket) -> None:
     """Make the slot of a message due again at once: the worker that took the message will not claim it."""
     tx.run(_DECLINE, task=ticket.task_id, n=ticket.n, epoch=ticket.epoch)
+
+
+def rest(tx: Tx, task_id: UUID, n: int) -> None:
+    """Lay a slot to rest: nothing is due, sent or running. Its leases are the caller's business."""
+    tx.run(_REST, task=task_id, n=n)
 
 
 def is_sliced(options: Mapping[str, Any]) -> bool:
@@ -172,7 +177,7 @@ def hand_on(tx: Tx, context: Context, ticket: Ticket, next_in_s: float | None) -
     if task is not None and task[0] == Desired.RUN and task[1] not in ENDED:
         due_at = next_due(tx, ticket.task_id)
     if due_at is None:
-        tx.run(_REST, task=ticket.task_id, n=ticket.n)
+        rest(tx, ticket.task_id, ticket.n)
         return
     due_at = max(due_at, held.now + (next_in_s or 0.0))
     tx.run(_DUE, task=ticket.task_id, n=ticket.n, due_at=due_at)

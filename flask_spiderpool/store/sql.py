@@ -112,6 +112,12 @@ def task_uuid(value: Any) -> UUID:
     return value if isinstance(value, UUID) else UUID(value)
 
 
+def epoch_s(value: Any) -> float:
+    """Return what a driver gave for a UtcDateTime column as epoch seconds."""
+    when = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return float((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp())
+
+
 def json_value(value: Any) -> Any:
     """Return what a JSON column holds: PostgreSQL's driver gives objects, SQLite's gives text."""
     return json.loads(value) if isinstance(value, str | bytes) else value

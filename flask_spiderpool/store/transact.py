@@ -33,6 +33,24 @@ log = logging.getLogger("spiderpool.store")
 RETRY_S = 8.0  #: how long a call waits for a database that is away for a moment
 
 
+class _Own:
+    """What belongs to one process, made at first use."""
+
+    def __init__(self, *, begun: bool) -> None:
+        self.begun = begun  #: a parent's connections have been let go of, or there was no parent
+        self.lock = threading.RLock()
+        self.writer: Writer | None = None
+        self.pool: ThreadPoolExecutor | None = None
+        self.side: sa.Engine | None = None
+
+    def the_writer(self) -> Writer:
+        """Return the process's writer thread."""
+        with self.lock:
+            if self.writer is None:
+                self.writer = Writer()
+            return self.writer
+
+
 class Transactions:
     """The engines, threads and retries of one store in one process.
 
@@ -60,77 +78,80 @@ class Transactions:
         if not owns_engine and self.postgres:
             engine = engine.execution_options(isolation_level="READ COMMITTED")
         self._engine = engine
-        self._begin()
+        self._processes = {os.getpid(): _Own(begun=True)}
         if owns_engine and not self.postgres:
             begin_immediately(engine)
 
-    def _begin(self) -> None:
-        """Make what belongs to one process; the engines open their connections at first use."""
-        self._pid = os.getpid()
-        self._lock = threading.RLock()
-        self._writer: Writer | None = None
-        self._pool: ThreadPoolExecutor | None = None
-        self._side: sa.Engine | None = None
+    @property
+    def _own(self) -> _Own:
+        """What belongs to this process. After a fork a parent's connections and threads are let go of, once.
 
-    def check_process(self) -> bool:
-        """Let go of a parent's connections and threads after a fork; True: this is a new process."""
-        if self._pid == os.getpid():
-            return False
-        self._engine.dispose(close=False)
-        self._begin()
-        return True
+        They stay referenced, so that nothing closes them; the child's lock is its own, because a thread of
+        the parent may have held the parent's at the fork.
+        """
+        pid = os.getpid()
+        own = self._processes.get(pid)
+        if own is None:
+            # Atomic: of two threads that come first together, both get the same.
+            own = self._processes.setdefault(pid, _Own(begun=False))
+        if not own.begun:
+            with own.lock:
+                if not own.begun:
+                    self._engine.dispose(close=False)
+                    own.begun = True
+        return own
 
     def submit(self, fn: Callable[..., T], *args: Any, first: bool = False, **kw: Any) -> Future[T]:
         """Run a call of the store off the calling thread: the writer thread, or a small pool."""
-        self.check_process()
+        own = self._own
         if self._owns and not self.postgres:
-            return self._the_writer().put(lambda: fn(*args, **kw), first=first)
-        with self._lock:
-            if self._pool is None:
+            return own.the_writer().put(lambda: fn(*args, **kw), first=first)
+        with own.lock:
+            if own.pool is None:
                 size = self._settings.store_threads if self.postgres else 1
-                self._pool = ThreadPoolExecutor(size, thread_name_prefix="spiderpool-store")
-            return self._pool.submit(fn, *args, **kw)
+                own.pool = ThreadPoolExecutor(size, thread_name_prefix="spiderpool-store")
+            return own.pool.submit(fn, *args, **kw)
 
     def write(self, fn: Callable[[Tx], T], *, first: bool = False) -> T:
         """Run ``fn`` in one transaction and return its result, with races and short absences repeated.
 
         Raises :class:`~flask_spiderpool.errors.Unavailable` when the database stays away.
         """
-        self.check_process()
+        own = self._own
         if self.postgres:
-            engine = self._side_engine() if first and self._renewals and self._owns else self._engine
+            engine = self._side_engine(own) if first and self._renewals and self._owns else self._engine
             return self._repeat(engine, fn)
         if not self._owns:
-            with self._lock:
+            with own.lock:
                 return self._repeat(self._engine, fn)
-        writer = self._the_writer()
-        result: T = writer.put(lambda: self._repeat(self._engine, fn), first=first).result()
+        result: T = own.the_writer().put(lambda: self._repeat(self._engine, fn), first=first).result()
         return result
 
     def read(self, fn: Callable[[Tx], T]) -> T:
         """Run ``fn``, which changes nothing, in one transaction; on SQLite it waits for no writer."""
-        self.check_process()
+        own = self._own
         if self.postgres:
             return self._repeat(self._engine, fn)
         if not self._owns:
-            with self._lock:
+            with own.lock:
                 return self._repeat(self._engine, fn)
-        return self._repeat(self._side_engine(), fn)
+        return self._repeat(self._side_engine(own), fn)
 
     @contextlib.contextmanager
     def reading(self) -> Any:
         """A connection for streamed reading, closed at the end."""
-        self.check_process()
-        engine = self._engine if self.postgres or not self._owns else self._side_engine()
+        own = self._own
+        engine = self._engine if self.postgres or not self._owns else self._side_engine(own)
         with engine.connect() as connection:
             yield connection
 
     def close(self) -> None:
         """End threads and connections; what is queued is finished first. Idempotent."""
-        if self._pid != os.getpid():
+        own = self._processes.get(os.getpid())
+        if own is None:  # a child that has not used it: everything is its parent's
             return
-        with self._lock:
-            writer, pool, side = self._writer, self._pool, self._side
+        with own.lock:
+            writer, pool, side = own.writer, own.pool, own.side
         if writer is not None:
             writer.close()
         if pool is not None:
@@ -149,21 +170,16 @@ class Transactions:
         """The engine of the writes."""
         return self._engine
 
-    def _the_writer(self) -> Writer:
-        with self._lock:
-            if self._writer is None:
-                self._writer = Writer()
-            return self._writer
-
-    def _side_engine(self) -> sa.Engine:
+    def _side_engine(self, own: _Own) -> sa.Engine:
         """PostgreSQL: the renewals' own connection. SQLite: the readers' connections."""
-        with self._lock:
-            if self._side is None:
+        with own.lock:
+            if own.side is None:
                 size = 1 if self.postgres else self._settings.store_threads
-                self._side = make_engine(self._engine.url, connections=size)
+                side = make_engine(self._engine.url, connections=size)
                 if not self.postgres:
-                    begin_reading(self._side)
-            return self._side
+                    begin_reading(side)
+                own.side = side
+            return own.side
 
     def _repeat(self, engine: sa.Engine, fn: Callable[[Tx], T]) -> T:
         began = time.monotonic()

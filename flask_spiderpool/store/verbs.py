@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any
 from uuid import UUID, uuid4
 
 import sqlalchemy as sa
@@ -19,10 +19,10 @@ from flask_spiderpool.config import Settings
 from flask_spiderpool.crawl.request import NewRequest, Ticket
 from flask_spiderpool.errors import UnknownTask, VerbConflict
 from flask_spiderpool.models import Task
-from flask_spiderpool.store import dispatch, hosts, lanes, requests
+from flask_spiderpool.store import dispatch, lanes, requests
 from flask_spiderpool.store.history import write_history
-from flask_spiderpool.store.slots import Message
-from flask_spiderpool.store.sql import Statement, Tx
+from flask_spiderpool.store.slots import Message, rest
+from flask_spiderpool.store.sql import Statement, Tx, epoch_s
 from flask_spiderpool.terms import VERB_TABLE, Desired, Effect, Status, Verb
 
 AnySession = Session | Any  #: a Session, or a scoped_session such as the host's ``db.session``
@@ -34,22 +34,10 @@ _INSERT_SLOT = Statement(
     VALUES (:task, :n, 0, 'idle', 0, 0, FALSE)
     """
 )
-_INSERT_SPIDER = Statement(
-    """
-    INSERT INTO spiderpool_spider (name, kind, enabled, weight, served, created_at)
-    VALUES (:name, 'code', TRUE, 1.0, 0.0, :at) ON CONFLICT (name) DO NOTHING
-    """
-)
 # On SQLite a write takes the lock that FOR UPDATE stands for; a read first would make the transaction
 # fail at its first write when another process has written in between.
 _TOUCH_SLOTS = Statement("", sqlite="UPDATE spiderpool_slot SET n = n WHERE task_id = :task")
 _LOCK_SLOTS = Statement("SELECT n, state FROM spiderpool_slot WHERE task_id = :task ORDER BY n FOR UPDATE")
-_REST = Statement(
-    """
-    UPDATE spiderpool_slot SET state = 'idle', due_at = NULL, until = NULL, sends = 0
-    WHERE task_id = :task AND state IN ('due', 'sent')
-    """
-)
 _SEND = Statement(
     """
     UPDATE spiderpool_slot
@@ -59,6 +47,13 @@ _SEND = Statement(
 )
 _DUE = Statement(
     "UPDATE spiderpool_slot SET state = 'due', due_at = @now, until = NULL WHERE task_id = :task AND n = :n"
+)
+# What the task was before the pause that is taken back, and when it was asked.
+_BEFORE_PAUSE = Statement(
+    """
+    SELECT from_status, at FROM spiderpool_history WHERE task_id = :task AND to_status = 'pausing'
+    ORDER BY id DESC LIMIT 1
+    """
 )
 _REQUEUE_FAILED = Statement(
     """
@@ -71,13 +66,6 @@ _REQUEUE_FAILED = Statement(
     RETURNING host_id, is_seed
     """
 )
-
-
-class _At(NamedTuple):
-    """A moment by the store's clock, as epoch seconds and as a datetime."""
-
-    now: float
-    moment: Any
 
 
 def create_task(
@@ -102,12 +90,12 @@ def create_task(
     """
     settings = settings or Settings()
     session.flush()
-    tx = _tx(session)
-    # The write first: see _TOUCH_SLOTS.
-    tx.run(_INSERT_SPIDER, name=spider, at=_at(tx).moment)
-    at = _at(tx)
+    tx, task_id = _tx(session), uuid4()
+    if not tx.postgres:
+        tx.run(_TOUCH_SLOTS, task=task_id)
+    now = _now(tx)
     task = Task(
-        id=uuid4(),
+        id=task_id,
         spider=spider,
         options=options,
         status=Status.PENDING.value,
@@ -119,18 +107,17 @@ def create_task(
         max_time_s=max_time_s,
         owner=owner,
         created_by=by,
-        created_at=_datetime(at.now),
+        created_at=datetime.fromtimestamp(now, UTC),
     )
     session.add(task)
     session.flush()
     tx = _tx(session)
     for n in range(max_parallel):
-        tx.run(_INSERT_SLOT, task=task.id, n=n)
-    ids = hosts.make_ids(tx, {seed.host_key for seed in seeds})
-    counts = requests.insert(tx, task.id, [requests.Found(seed, None) for seed in seeds], ids, seed=True)
-    lanes.add(tx, task.id, counts, at.now)
+        tx.run(_INSERT_SLOT, task=task_id, n=n)
+    counts = requests.insert(tx, task_id, [requests.Found(seed, None) for seed in seeds], seed=True)
+    lanes.add(tx, task_id, counts, now)
     task.discovered = task.seeds = sum(counts.values())
-    write_history(tx, task.id, None, Status.PENDING, at.now, by=by, note=note)
+    write_history(tx, task_id, None, Status.PENDING, now, by=by, note=note)
     messages = _send(tx, settings, task, 0)
     session.flush()
     return task, messages
@@ -159,15 +146,16 @@ def change(
     messages: list[Message] = []
     if verb is Verb.RESUME:
         task.desired = Desired.RUN.value
-        # A task that was paused before its first claim has not run yet.
-        task.status = (Status.PENDING if task.started_at is None else Status.RUNNING).value
+        _take_back_pause(tx, task)
         messages = _wake(tx, settings or Settings(), task, slots)
     else:
         pause = verb is Verb.PAUSE
         task.desired = (Desired.PAUSE if pause else Desired.STOP).value
         task.status = (Status.PAUSING if pause else Status.STOPPING).value
-        tx.run(_REST, task=task_id)
-    write_history(tx, task_id, before, task.status, _at(tx).now, reason=verb, by=by, note=reason)
+        for n, state in slots:
+            if state in ("due", "sent"):
+                rest(tx, task_id, n)
+    write_history(tx, task_id, before, task.status, _now(tx), reason=verb, by=by, note=reason)
     session.flush()
     return task, effect, messages
 
@@ -185,7 +173,7 @@ def retry(
     queued goes on, skipped ones stay. ``max_pages`` sets a new limit; a time limit begins anew.
     """
     tx, slots, task, effect = _lock(session, task_id, Verb.RETRY)
-    before, now = task.status, _at(tx).now
+    before, now = task.status, _now(tx)
     rows = tx.all(_REQUEUE_FAILED, task=task_id)
     counts: dict[int, int] = {}
     for host, _ in rows:
@@ -228,6 +216,16 @@ def _lock(session: AnySession, task_id: UUID, verb: Verb) -> tuple[Tx, list[tupl
 _DONE_TO = {Verb.PAUSE: "paused", Verb.RESUME: "resumed", Verb.STOP: "stopped", Verb.RETRY: "retried"}
 
 
+def _take_back_pause(tx: Tx, task: Task) -> None:
+    """Make a task what it was before its pause; the time that it stood still is not of its time limit."""
+    row = tx.one(_BEFORE_PAUSE, task=task.id)
+    before, asked_at = row if row is not None else (Status.RUNNING, None)
+    # One that was paused before it was claimed has its time limit set by its claim.
+    task.status = Status(before).value
+    if task.deadline_at is not None and asked_at is not None:
+        task.deadline_at += max(0.0, _now(tx) - epoch_s(asked_at))
+
+
 def _wake(tx: Tx, settings: Settings, task: Task, slots: list[tuple[Any, ...]]) -> list[Message]:
     """Send a slot of the task; one that is running goes on by itself, one that is sent will be claimed."""
     if any(state in ("running", "sent") for _, state in slots):
@@ -248,10 +246,5 @@ def _tx(session: AnySession) -> Tx:
     return Tx(session.connection(bind_arguments={"mapper": sa.inspect(Task)}))
 
 
-def _at(tx: Tx) -> _At:
-    now = float(tx.all(_NOW)[0][0])
-    return _At(now, tx.moment(now))
-
-
-def _datetime(at_s: float) -> Any:
-    return datetime.fromtimestamp(at_s, UTC)
+def _now(tx: Tx) -> float:
+    return float(tx.all(_NOW)[0][0])

@@ -15,13 +15,13 @@ from flask_spiderpool.store.slots import is_sliced
 from flask_spiderpool.store.sql import Statement, Tx, json_value
 from flask_spiderpool.terms import ENDED, EndReason, Status
 
-_LOCK = Statement(
-    """
+_LOOK = """
     SELECT status, desired, discovered, done, failed, skipped, max_pages, deadline_at, seeds, seeds_failed,
            options, @now
     FROM spiderpool_task WHERE id = :task FOR UPDATE
     """
-)
+_LOCK = Statement(_LOOK)
+_LOCK_FREE = Statement(f"{_LOOK.rstrip()} SKIP LOCKED")
 _SLOTS = Statement(
     """
     SELECT COALESCE(sum(leased), 0)::bigint, COALESCE(sum(CASE WHEN state = 'idle' THEN 0 ELSE 1 END), 0)::bigint
@@ -56,7 +56,17 @@ def verdict(tx: Tx, task_id: UUID) -> Status:
     row = tx.one(_LOCK, task=task_id)
     if row is None:
         raise UnknownTask
-    task = _Task(*row)
+    return _verdict(tx, task_id, _Task(*row))
+
+
+def verdict_if_free(tx: Tx, task_id: UUID) -> None:
+    """The same, unless another transaction holds the task's row (a verb's, of a host): then the next pass will."""
+    row = tx.one(_LOCK_FREE, task=task_id)
+    if row is not None:
+        _verdict(tx, task_id, _Task(*row))
+
+
+def _verdict(tx: Tx, task_id: UUID, task: _Task) -> Status:
     if task.status in ENDED or task.status == Status.PAUSED:
         return Status(task.status)
     slots = tx.one(_SLOTS, task=task_id)

@@ -155,7 +155,7 @@ class Bench:
         began = time.perf_counter()
         taken = self.frontier.take(self.ticket, BATCH, default=BATCH)
         self.leases_ms.append((time.perf_counter() - began) * 1000)
-        store.release(self.ticket, taken)
+        self.frontier.release(self.ticket, taken)
 
     def figures(self) -> Figures:
         """Return the medians, without the first cycles, after a look whether the numbers still reconcile."""

@@ -199,6 +199,10 @@ class Frontier:
         """Lease and return the requests."""
         return self.lease(ticket, n, **more).requests
 
+    def release(self, ticket: Ticket, requests: Iterable[LeasedRequest]) -> None:
+        """Give requests back that were not started."""
+        self.store.settle(ticket, [Outcome(request, Verdict.RELEASE) for request in requests])
+
     def verb(self, task_id: UUID, verb: Verb, **more: Any) -> list[Message]:
         """Carry out a verb in a committed host transaction."""
         with Session(self.host) as session:

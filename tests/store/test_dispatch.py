@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from flask_spiderpool.config import Settings
-from flask_spiderpool.store import Message
+from flask_spiderpool.store import Message, dispatch
 from flask_spiderpool.terms import Verb
 from tests.store.frontiers import Frontier
 
@@ -26,6 +26,18 @@ def due(frontier: Frontier, spider: str, count: int, **more: int) -> list[object
         ids.append(message.ticket.task_id)
         frontier.sql("UPDATE spiderpool_slot SET state = 'due', due_at = 0 WHERE state = 'sent'")
     return ids
+
+
+def share(frontier: Frontier, spider: str, **columns: float) -> None:
+    """Give a spider's row a weight, or what it was served."""
+    given = {"weight": 1.0, "served": 0.0} | columns
+    frontier.sql("DELETE FROM spiderpool_spider WHERE name = :name", name=spider)
+    frontier.sql(
+        "INSERT INTO spiderpool_spider (name, kind, enabled, weight, served, created_at)"
+        " VALUES (:name, 'code', TRUE, :weight, :served, '2026-01-01 00:00:00')",
+        name=spider,
+        **given,
+    )
 
 
 def spiders(frontier: Frontier, messages: list[Message]) -> list[str]:
@@ -84,7 +96,7 @@ def test_shares_over_many_rounds(frontier: Frontier) -> None:
     """A spider of weight 3 is sent three times as often as one of weight 1."""
     due(frontier, "heavy", 6)
     due(frontier, "light", 6)
-    frontier.sql("UPDATE spiderpool_spider SET weight = 3 WHERE name = 'heavy'")
+    share(frontier, "heavy", weight=3)
     counts: Counter[str] = Counter()
     for _ in range(20):
         messages = frontier.store.dispatch(2)
@@ -97,12 +109,12 @@ def test_spider_that_rested_does_not_catch_up(frontier: Frontier) -> None:
     """A spider that was idle long begins where the least served of the working ones stands."""
     due(frontier, "worker", 8)
     due(frontier, "sleeper", 8)
-    frontier.sql("UPDATE spiderpool_spider SET served = 1000 WHERE name = 'worker'")
+    share(frontier, "worker", served=1000)
     settled(frontier, [])
     first = frontier.store.dispatch(1)
     assert spiders(frontier, first) == ["sleeper"]
     frontier.sql("UPDATE spiderpool_slot SET state = 'due', due_at = 0 WHERE state = 'sent'")
-    frontier.sql("UPDATE spiderpool_spider SET served = 0 WHERE name = 'sleeper'")
+    share(frontier, "sleeper")
     # The worker is at work again when the sleeper comes back.
     frontier.sql(
         "UPDATE spiderpool_slot SET state = 'running' WHERE task_id IN"
@@ -128,9 +140,11 @@ def test_only_what_is_due_and_wanted(frontier: Frontier) -> None:
 
 
 def test_two_dispatches_at_once(postgres_frontier: Frontier) -> None:
-    """Dispatches side by side keep the cap and send nothing twice."""
+    """A dispatch that comes while another is under way waits for it, and keeps the cap: it sends nothing more."""
     f = postgres_frontier
     due(f, "one", 20)
-    futures = [f.thread(f.another_store().dispatch, 100) for _ in range(4)]
-    sent = [message.ticket for future in futures for message in future.result(30)]
-    assert len(sent) == len(set(sent)) == 10
+    with f.transaction() as tx:
+        assert len(dispatch.dispatch(tx, f.store.settings, 100)) == 10
+        other = f.waiting(f.another_store().dispatch, 100)
+    assert other.result(10) == []
+    assert f.value("SELECT count(*) FROM spiderpool_slot WHERE state = 'sent'") == 10

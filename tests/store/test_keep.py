@@ -120,7 +120,7 @@ def test_hand_back_is_no_death(frontier: Frontier) -> None:
     """What a worker hands back in order counts no death."""
     ticket = frontier.claimed(3)
     taken = frontier.take(ticket, 2)
-    frontier.store.release(ticket, taken[:1])
+    frontier.release(ticket, taken[:1])
     frontier.store.hand_on(ticket, next_in_s=None)
     assert deaths(frontier, ticket) == [0, 0, 0]
 
@@ -326,6 +326,22 @@ def test_old_rows_are_pruned(frontier: Frontier) -> None:
     frontier.advance(1000)
     frontier.store.keep("k")
     assert frontier.value("SELECT id FROM spiderpool_bus_message") == 3
+
+
+def test_old_rows_are_pruned_once_a_minute(frontier: Frontier) -> None:
+    """Passes within a minute of the last deletion delete nothing."""
+
+    def old_counters() -> int:
+        return int(frontier.value("SELECT count(*) FROM spiderpool_counter"))
+
+    frontier.store.keep("k")
+    frontier.sql("INSERT INTO spiderpool_counter VALUES (1, 'n', 1)")
+    frontier.advance(50)
+    frontier.store.keep("k")
+    assert old_counters() == 1
+    frontier.advance(12)
+    frontier.store.keep("k")
+    assert old_counters() == 0
 
 
 def test_keeper_waits_for_nobody(postgres_frontier: Frontier) -> None:

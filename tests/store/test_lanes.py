@@ -28,8 +28,16 @@ def test_lanes_are_locked_in_the_order_of_their_hosts(
 ) -> None:
     """A transaction that waits for the first host's lane holds none of the later ones."""
     f = postgres_frontier
-    ticket = f.claimed([link("x", f"h{number}.example") for number in range(3)])
-    first, *later = (row[0] for row in f.sql("SELECT host_id FROM spiderpool_lane ORDER BY host_id"))
+    ticket = f.claimed(1)
+    first, *later = range(1, 301)
+    # The rows lie in the other order: whoever locks them as they lie holds all the later ones first.
+    f.sql("DELETE FROM spiderpool_lane")
+    f.sql(
+        "INSERT INTO spiderpool_lane (task_id, host_id, ready_at, queued, has_work)"
+        " SELECT :t, host, 0, 1, TRUE FROM generate_series(300, 1, -1) AS host",
+        t=ticket.task_id,
+    )
+    f.sql("ANALYZE spiderpool_lane")
     with f.transaction() as tx:
         add(tx, ticket.task_id, [first])
         other = f.waiting(f.store.write, lambda tx: change(tx, ticket.task_id, [*later[::-1], first]))

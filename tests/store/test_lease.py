@@ -7,6 +7,7 @@ import pytest
 from flask_spiderpool.crawl.request import Lease
 from flask_spiderpool.errors import Fenced
 from flask_spiderpool.store import expire, lease
+from flask_spiderpool.store.hosts import host_id
 from flask_spiderpool.store.sql import Statement
 from flask_spiderpool.terms import Status, Verb
 from tests.store.frontiers import Frontier, done, link, links
@@ -15,12 +16,6 @@ from tests.store.frontiers import Frontier, done, link, links
 def hosts_of(taken: Lease) -> list[str]:
     """Return the hosts of what was taken, in order."""
     return [request.host_key for request in taken.requests]
-
-
-def host_id(frontier: Frontier, key: str) -> int:
-    """Return a host's id."""
-    found: int = frontier.value("SELECT id FROM spiderpool_host WHERE key = :key", key=key)
-    return found
 
 
 def test_hosts_take_turns(frontier: Frontier) -> None:
@@ -64,7 +59,7 @@ def test_released_request_is_found_again(frontier: Frontier) -> None:
     """A request given back stands behind the lane's cursor and is leased again all the same."""
     ticket = frontier.claimed(30)
     taken = frontier.take(ticket, 10)
-    frontier.store.release(ticket, taken[:3])
+    frontier.release(ticket, taken[:3])
     rest = {request.id for request in frontier.take(ticket, 100)}
     assert rest >= {request.id for request in taken[:3]}
     assert len(rest) == 23
@@ -92,7 +87,7 @@ def test_dead_rows_at_the_head_are_not_read_again(postgres_frontier: Frontier) -
 def test_caps_of_hosts(frontier: Frontier) -> None:
     """A host named in per_host gives at most its cap, 0 nothing; the others the default."""
     ticket = frontier.claimed(links(9, "a.example") + links(9, "b.example") + links(9, "c.example"))
-    caps = {host_id(frontier, "a.example"): 1, host_id(frontier, "b.example"): 0}
+    caps = {host_id("a.example"): 1, host_id("b.example"): 0}
     taken = frontier.lease(ticket, 50, per_host=caps, default=4)
     assert sorted(hosts_of(taken)) == ["a.example"] + ["c.example"] * 4
 
@@ -100,7 +95,7 @@ def test_caps_of_hosts(frontier: Frontier) -> None:
 def test_rest_is_written_first(frontier: Frontier) -> None:
     """A host told to rest gives nothing until its time, and a longer rest is kept."""
     ticket = frontier.claimed(links(3, "a.example") + links(3, "b.example"))
-    a = host_id(frontier, "a.example")
+    a = host_id("a.example")
     assert set(hosts_of(frontier.lease(ticket, 1, rest={a: 30.0}))) == {"b.example"}
     frontier.lease(ticket, 0, rest={a: 5.0})
     frontier.advance(10)
@@ -124,9 +119,7 @@ def test_parked_hosts_hide_nothing(frontier: Frontier) -> None:
     ticket = frontier.claimed([*crowd, link("good", "z.example")])
     frontier.sql("UPDATE spiderpool_request SET deaths = 1 WHERE url NOT LIKE '%good'")
     frontier.sql("UPDATE spiderpool_lane SET ready_at = 0")
-    frontier.sql(
-        "UPDATE spiderpool_lane SET ready_at = 1 WHERE host_id = :h", h=host_id(frontier, "z.example")
-    )
+    frontier.sql("UPDATE spiderpool_lane SET ready_at = 1 WHERE host_id = :h", h=host_id("z.example"))
     assert hosts_of(frontier.lease(ticket, suspects=False)) == ["z.example"]
     frontier.check(ticket.task_id)
 
@@ -147,7 +140,7 @@ def test_resting_host_gives_no_suspect(frontier: Frontier) -> None:
     """A suspect obeys the rest and the cap of its host as others do."""
     ticket = frontier.claimed(1)
     frontier.sql("UPDATE spiderpool_request SET deaths = 1")
-    a = host_id(frontier, "a.example")
+    a = host_id("a.example")
     assert frontier.take(ticket, per_host={a: 0}) == []
     assert frontier.take(ticket, rest={a: 9.0}) == []
     assert frontier.take(ticket) == []
@@ -165,7 +158,7 @@ def test_page_limit_counts_done_and_leased(frontier: Frontier) -> None:
     assert (full.requests, full.limit_reached) == ([], False)
     assert full.next_ready_in_s is not None
     frontier.store.settle(ticket, [done(request) for request in taken])
-    frontier.store.release(ticket, lease_of_one.requests)
+    frontier.release(ticket, lease_of_one.requests)
     (last,) = frontier.take(ticket)
     frontier.store.settle(ticket, [done(last)])
     over = frontier.lease(ticket)

@@ -167,7 +167,7 @@ class PoolMachine(RuleBasedStateMachine):
         """A slice gives back what it holds."""
         ticket = self._ticket(data)
         try:
-            self.store.release(ticket, self.held[ticket])
+            self.store.settle(ticket, [Outcome(request, Verdict.RELEASE) for request in self.held[ticket]])
         except Fenced:
             return
         self.held[ticket] = []

@@ -29,7 +29,7 @@ def test_numbers_reconcile_while_slices_work(frontier: Frontier) -> None:
             outcomes = [done(taken[0], new), *(failed(request) for request in taken[1:2])]
             outcomes += [again(request) for request in taken[2:3]]
             frontier.store.settle(ticket, outcomes)  # type: ignore[arg-type]
-            frontier.store.release(ticket, taken[3:])  # type: ignore[arg-type]
+            frontier.release(ticket, taken[3:])  # type: ignore[arg-type]
             rounds += 1
         return rounds
 

@@ -7,6 +7,7 @@ import pytest
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.errors import Fenced
 from flask_spiderpool.store import slots
+from flask_spiderpool.store.hosts import host_id
 from flask_spiderpool.terms import EndReason, Status, Verb
 from tests.store.frontiers import Frontier, again, done, links
 
@@ -178,7 +179,7 @@ def test_slot_is_due_when_the_next_retry_ripens(frontier: Frontier) -> None:
 def test_slot_is_due_when_the_next_lane_is_ready(frontier: Frontier) -> None:
     """With every host at rest the slot is due when the first is ready."""
     ticket = frontier.claimed(links(1) + links(1, "b.example"))
-    hosts = [row[0] for row in frontier.sql("SELECT id FROM spiderpool_host ORDER BY id")]
+    hosts = [host_id("a.example"), host_id("b.example")]
     lease = frontier.lease(ticket, rest={hosts[0]: 120.0, hosts[1]: 90.0})
     assert lease.requests == []
     assert lease.next_ready_in_s == pytest.approx(90, abs=1)
@@ -247,6 +248,6 @@ def test_unknown_ticket_is_fenced(frontier: Frontier) -> None:
     with pytest.raises(Fenced):
         frontier.lease(wrong)
     with pytest.raises(Fenced):
-        frontier.store.release(wrong, [])
+        frontier.release(wrong, [])
     with pytest.raises(Fenced):
         frontier.store.settle(wrong, [])

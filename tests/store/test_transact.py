@@ -221,7 +221,7 @@ def test_server_restart(own_postgres: PostgresServer, settings: Settings) -> Non
         store._transactions._retry_s = 0.2
         own_postgres.kill()
         with pytest.raises(Unavailable):
-            store.ping()
+            store.now()
         store._transactions._retry_s = 20
         own_postgres.start()
         frontier.host.dispose()
@@ -287,9 +287,9 @@ def test_other_databases_are_refused(settings: Settings) -> None:
 def test_close_is_final_and_idempotent(frontier: Frontier) -> None:
     """Closing ends the threads, finishes what is queued, and may be repeated."""
     store = frontier.another_store()
-    future = store.submit(store.ping)
+    future = store.submit(store.status_counts)
     store.close()
-    assert future.result(10) is None
+    assert future.result(10) == {}
     store.close()
 
 

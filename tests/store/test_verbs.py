@@ -258,3 +258,40 @@ class TestFullCluster:
         frontier.claim(first)
         (message,) = frontier.store.dispatch(10)
         assert message.ticket.task_id == task_id
+
+
+def test_time_limit_outlives_a_pause_before_the_claim(frontier: Frontier) -> None:
+    """A retry that is paused and resumed before its first claim still gets its time limit from that claim."""
+    ticket = frontier.claimed(2, max_time_s=100.0)
+    task_id = ticket.task_id
+    frontier.store.settle(ticket, [failed(request) for request in frontier.take(ticket)])
+    frontier.store.hand_on(ticket, next_in_s=None)
+    frontier.verb(task_id, Verb.RETRY)
+    frontier.verb(task_id, Verb.PAUSE)
+    assert frontier.store.verdict(task_id) == Status.PAUSED
+    (message,) = frontier.verb(task_id, Verb.RESUME)
+    assert frontier.status(task_id) == Status.PENDING
+    assert frontier.claim(message).deadline_in_s == pytest.approx(100, abs=2)
+    assert frontier.status(task_id) == Status.RUNNING
+
+
+@pytest.mark.parametrize("reached", [True, False])
+def test_a_pause_is_not_of_the_time_limit(frontier: Frontier, reached: bool) -> None:
+    """The time that a task stands still between pause and resume is given back to it, each time."""
+    message = frontier.start(3, max_time_s=100.0)
+    task_id = message.ticket.task_id
+    ticket = frontier.claim(message).ticket
+    for left_s in (70, 40):
+        frontier.advance(30)
+        frontier.verb(task_id, Verb.PAUSE)
+        if reached:
+            frontier.store.hand_on(ticket, next_in_s=None)
+            assert frontier.status(task_id) == Status.PAUSED
+        frontier.advance(1000)
+        messages = frontier.verb(task_id, Verb.RESUME)
+        if reached:
+            claim = frontier.claim(messages[0])
+            ticket = claim.ticket
+            assert claim.deadline_in_s == pytest.approx(left_s, abs=2)
+        deadline_at = frontier.value("SELECT deadline_at FROM spiderpool_task")
+        assert deadline_at - frontier.store.now() == pytest.approx(left_s, abs=2)

@@ -17,7 +17,7 @@ def test_finish_race_of_two_last_slices(postgres_frontier: Frontier) -> None:
     one, two = two_slots(f, 2)
     (first,), (second,) = f.take(one, 1), f.take(two, 1)
     with f.transaction() as tx:
-        settle.settle(tx, f.context, one, [done(first)], {})
+        settle.settle(tx, f.context, one, [done(first)])
         # The other has nothing of the first's commit in its snapshot when it begins to count.
         other = f.waiting(f.store.settle, two, [done(second)])
     other.result()
@@ -32,7 +32,7 @@ def test_verdict_reads_the_slots_after_it_has_the_task(postgres_frontier: Fronti
     (request,) = f.take(ticket, 1)
     f.verb(ticket.task_id, Verb.PAUSE)
     with f.transaction() as tx:
-        settle.settle(tx, f.context, ticket, [done(request)], {})
+        settle.settle(tx, f.context, ticket, [done(request)])
         said = f.waiting(f.store.verdict, ticket.task_id)
     assert said.result() == Status.PAUSED
 
@@ -52,7 +52,7 @@ def test_nothing_is_said_while_something_is_leased(
     assert frontier.store.verdict(task_id) == between
     frontier.store.settle(ticket, [done(one)])
     assert frontier.store.verdict(task_id) == between
-    frontier.store.release(ticket, [two])
+    frontier.release(ticket, [two])
     assert frontier.store.verdict(task_id) == after
     assert frontier.history(task_id) == ["pending", "running", between.value, after.value]
     ended = frontier.value("SELECT ended_at FROM spiderpool_task")

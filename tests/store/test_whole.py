@@ -26,7 +26,7 @@ def test_task_runs_to_its_end(frontier: Frontier) -> None:
         ["b.example", "a.example"],
     )
     frontier.store.settle(ticket, [done(first[0]), failed(first[1]), again(first[2])])
-    frontier.store.release(ticket, first[3:5])
+    frontier.release(ticket, first[3:5])
     frontier.check(task_id)
     (message,) = frontier.store.hand_on(ticket, next_in_s=None)
     frontier.check(task_id)

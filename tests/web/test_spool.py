@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from flask.testing import FlaskClient
 
+from flask_spiderpool.crawl.request import Outcome, Verdict
 from flask_spiderpool.pulse.base import WorkerPulse
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import Role, Status
@@ -87,7 +88,7 @@ def test_a_task_that_still_works_keeps_stopping(
     client.post("/spiderpool/spider/stop", headers=operator, json={"task_id": task_id})
     body = client.get(f"{STATUS}?task_id={task_id}", headers=viewer).get_json()
     assert (body["status"], body["numbers"]["leased"]) == ("stopping", 1)
-    store.release(claim.ticket, lease.requests)
+    store.settle(claim.ticket, [Outcome(request, Verdict.RELEASE) for request in lease.requests])
     assert client.get(f"{STATUS}?task_id={task_id}", headers=viewer).get_json()["status"] == "stopped"
 
 

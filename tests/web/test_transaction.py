@@ -12,7 +12,7 @@ from flask import Flask
 from sqlalchemy.orm import Session
 
 from flask_spiderpool.errors import Unavailable, UnknownTask
-from flask_spiderpool.models import Host
+from flask_spiderpool.models import Counter
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.web.transaction import TRIES, look, transact
 
@@ -30,13 +30,13 @@ def lock(app: Flask) -> Iterator[sqlite3.Connection]:
 
 def _write(session: Session) -> str:
     session.execute(
-        sa.text("INSERT INTO spiderpool_host (key, created_at) VALUES ('a.example', '2026-01-01')")
+        sa.text("INSERT INTO spiderpool_counter (minute, name, value) VALUES (1, 'n', 1)")
     )
     return "written"
 
 
 def _written(session: Session) -> int:
-    return int(session.scalar(sa.select(sa.func.count()).select_from(Host)) or 0)
+    return int(session.scalar(sa.select(sa.func.count()).select_from(Counter)) or 0)
 
 
 def test_it_commits(state: PoolState) -> None:

@@ -63,14 +63,6 @@ def upgrade() -> None:
     )
     op.create_index("ix_spiderpool_document_last_seen", "spiderpool_document", ["last_seen"], unique=False)
     op.create_table(
-        "spiderpool_host",
-        sa.Column("id", _BIG_ID, nullable=False),
-        sa.Column("key", sa.String(length=300), nullable=False),
-        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("id", name=op.f("pk_spiderpool_host")),
-        sa.UniqueConstraint("key", name=op.f("uq_spiderpool_host_key")),
-    )
-    op.create_table(
         "spiderpool_keeper",
         sa.Column("id", sa.Integer(), autoincrement=False, nullable=False),
         sa.Column("holder", sa.String(length=200), nullable=True),
@@ -264,6 +256,9 @@ def upgrade() -> None:
         "ix_spiderpool_page_document_id_id", "spiderpool_page", ["document_id", "id"], unique=False
     )
     op.create_index("ix_spiderpool_page_task_id_id", "spiderpool_page", ["task_id", "id"], unique=False)
+    op.create_index(
+        "ix_spiderpool_page_task_id_document_id", "spiderpool_page", ["task_id", "document_id"], unique=False
+    )
     op.create_table(
         "spiderpool_request",
         sa.Column("id", _BIG_ID, nullable=False),
@@ -423,6 +418,7 @@ def downgrade() -> None:
         sqlite_where=sa.text("state = 1"),
     )
     op.drop_table("spiderpool_request")
+    op.drop_index("ix_spiderpool_page_task_id_document_id", table_name="spiderpool_page")
     op.drop_index("ix_spiderpool_page_task_id_id", table_name="spiderpool_page")
     op.drop_index("ix_spiderpool_page_document_id_id", table_name="spiderpool_page")
     op.drop_table("spiderpool_page")
@@ -449,7 +445,6 @@ def downgrade() -> None:
     op.drop_index("ix_spiderpool_setting_scope_version", table_name="spiderpool_setting")
     op.drop_table("spiderpool_setting")
     op.drop_table("spiderpool_keeper")
-    op.drop_table("spiderpool_host")
     op.drop_index("ix_spiderpool_document_last_seen", table_name="spiderpool_document")
     op.drop_table("spiderpool_document")
     op.drop_table("spiderpool_counter")
