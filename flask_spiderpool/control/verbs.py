@@ -17,6 +17,7 @@ from flask_spiderpool.config import Settings
 from flask_spiderpool.control.border import translated
 from flask_spiderpool.control.outermost import after_outermost_commit
 from flask_spiderpool.control.parts import Parts
+from flask_spiderpool.control.real_begin import begin_for_real
 from flask_spiderpool.control.seeds import begin
 from flask_spiderpool.crawl.options import SpiderOptions
 from flask_spiderpool.crawl.spider import Spider
@@ -65,6 +66,7 @@ def start(
     options, seeds = begin(found, named, merged_options(found, params, parts.settings))
     note = _note(note)
     with translated():
+        begin_for_real(plain)
         task, messages = verbs.create_task(
             plain,
             spider=found.name,
@@ -102,6 +104,7 @@ def change(
     known = as_task_id(task_id)
     note = _note(note)
     with translated():
+        begin_for_real(plain)
         task, effect, messages = verbs.change(plain, known, verb, by=by, reason=note, settings=parts.settings)
     _tell_after_commit(plain, parts, verb, known, effect)
     _send_after_commit(plain, parts, messages)
@@ -127,6 +130,7 @@ def retry(
     known = as_task_id(task_id)
     note = _note(note)
     with translated():
+        begin_for_real(plain)
         task, effect, messages = verbs.retry(
             plain, known, by=by, max_pages=max_pages, reason=note, settings=parts.settings
         )
