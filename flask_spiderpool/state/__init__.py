@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 from uuid import UUID
@@ -23,6 +24,7 @@ from flask_spiderpool.limiter import Limiter, limiter_from_url
 from flask_spiderpool.models import Task
 from flask_spiderpool.pulse.base import Pulse
 from flask_spiderpool.state.database import HostDatabase, is_memory
+from flask_spiderpool.state.database_lock import DatabaseLock
 from flask_spiderpool.state.process import PerProcess
 from flask_spiderpool.store import Message, Store
 from flask_spiderpool.store.bus import DatabaseBus
@@ -231,8 +233,17 @@ class PoolState:
     def _make_limiter(self) -> Limiter:
         settings = self.settings
         url = settings.limiter_url or settings.redis_url or "memory://"
-        lock_path = None if self.eager else Path(self.app.instance_path) / "spiderpool-limiter.lock"
-        return limiter_from_url(url, prefix=settings.namespace, lock_path=lock_path)
+        if self.eager:
+            return limiter_from_url(url, prefix=settings.namespace)
+        # One process a database: on PostgreSQL workers may be on other machines, on SQLite in other folders.
+        database = sa.make_url(self.database_url())
+        hold = None
+        lock_path = Path(self.app.instance_path) / "spiderpool-limiter.lock"
+        if database.get_backend_name() == "postgresql":
+            hold = partial(DatabaseLock, self.database_url())
+        elif database.database and not database.database.startswith(("file:", ":")):
+            lock_path = Path(database.database + "-limiter.lock")
+        return limiter_from_url(url, prefix=settings.namespace, lock_path=lock_path, hold=hold)
 
 
 def _current_state() -> PoolState:

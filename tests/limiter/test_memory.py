@@ -139,3 +139,44 @@ def test_a_url_chooses(tmp_path: Path) -> None:
     assert isinstance(limiter_from_url("redis://127.0.0.1:1/0"), RedisLimiter)
     with pytest.raises(ConfigError, match=r"SPIDERPOOL_LIMITER_URL.*memcached.*memory://"):
         limiter_from_url("memcached://host")
+
+
+class _Hold:
+    """Held or not, as the test says."""
+
+    held = True
+    turns = 0
+    released = False
+
+    def release(self) -> None:
+        """Note it."""
+        self.released = True
+
+
+def test_nothing_is_granted_while_it_is_not_sure_who_counts(clock: HandClock) -> None:
+    """Without its hold the limiter grants nothing; when another may have counted, it begins anew."""
+    hold = _Hold()
+    limiter = MemoryLimiter(clock=clock, hold=lambda: hold)
+    clock.advance(1_000)
+    assert limiter.acquire("site", 1.0, 5, 1).granted == 1
+    hold.held = False
+    assert limiter.acquire("site", 1.0, 5, 1) == (0, 0.5)
+    assert limiter.acquire("unlimited", 0.0, 1, 1).granted == 0
+    hold.held = True
+    assert limiter.acquire("site", 1.0, 5, 1).granted == 1
+    hold.turns = 1
+    assert limiter.acquire("site", 1.0, 5, 1).granted == 0
+    limiter.close()
+    assert hold.released
+
+
+def test_a_hold_that_is_refused_leaves_no_lock(tmp_path: Path) -> None:
+    """Where the second lock is not to be had the first is given back."""
+
+    def refuse() -> _Hold:
+        raise SetupError("taken")
+
+    path = tmp_path / "limiter.lock"
+    with pytest.raises(SetupError, match="taken"):
+        MemoryLimiter(lock_path=path, hold=refuse)
+    assert in_child("MemoryLimiter(lock_path=sys.argv[1]); print('free')", str(path)) == "free"
