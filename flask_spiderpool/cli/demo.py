@@ -19,7 +19,7 @@ from flask_spiderpool.cli.app import caller, pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
 from flask_spiderpool.cli.faults import faults
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
-from flask_spiderpool.cli.progress import CrawlProgress, summary
+from flask_spiderpool.cli.progress import ENDING, CrawlProgress, summary
 from flask_spiderpool.cli.remedy import command, pasteable
 from flask_spiderpool.cli.serve import WebServer, address_for, port_option
 from flask_spiderpool.cli.up import prepare_tables
@@ -47,6 +47,9 @@ def demo(
     """Start everything, crawl the app's own site through real HTTP on loopback, and show what was found.
 
     Goes on serving until Ctrl-C.
+
+    Exit codes: 0 ended after the crawl, 1 --once and the crawl has not finished, 2 wrong usage, 130 ended
+    while it crawled.
     """
     info = ctx.ensure_object(ScriptInfo)
     address = address_for(host, port)
@@ -70,6 +73,7 @@ def demo(
         task_id = _start(app, state, name, start_url)
         status = _watch(state, here, name, task_id)
         if status is None:
+            click.echo(ENDING)
             click.echo(pasteable("interrupted; 'flask spiderpool up' goes on with the crawl"))
             raise SystemExit(EXIT_INTERRUPTED)
         for line in _found(app, state, here, name, task_id):
@@ -77,6 +81,7 @@ def demo(
         if not once:
             click.echo("\nserving until Ctrl-C")
             here.stop.wait()
+            click.echo(ENDING)
     if once and status is not Status.FINISHED:
         raise SystemExit(EXIT_FAILED)
 
@@ -125,7 +130,7 @@ def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID
 
 
 def _newest(session: Any, name: str) -> Iterator[str]:
-    """Show some of what was found, rather articles than lists: those whose author or date the page names."""
+    """Show some of what was found, rather articles than lists: those that name their author, then a date."""
     query = (
         sa.select(Page.title, Page.url, Page.meta, sa.func.length(Page.text))
         .join(Document, Document.page_id == Page.id)
@@ -134,7 +139,7 @@ def _newest(session: Any, name: str) -> Iterator[str]:
         .limit(LOOKED_AT)
     )
     found = session.execute(query).all()
-    found.sort(key=lambda row: not (row[2].get("author") or row[2].get("published")))
+    found.sort(key=lambda row: (not row[2].get("author"), not row[2].get("published")))
     for title, url, meta, length in found[:SHOWN_PAGES]:
         about = [str(meta[key]) for key in ("author", "published") if meta.get(key)]
         yield f"  {title}"

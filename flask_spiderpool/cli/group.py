@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sqlite3
 from typing import Any
@@ -59,6 +60,18 @@ class PoolGroup(AppGroup):
         module, _, attribute = place.partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Name the command that was probably meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            if near and args[0] not in COMMANDS:
+                error.message += f" Did you mean {near[0]!r}?"  # type: ignore[misc]  # click's own way
+            raise
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run a command; what it cannot do is said in one line that names the remedy, never a traceback."""

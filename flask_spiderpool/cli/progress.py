@@ -11,6 +11,7 @@ from typing import TextIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
 
+ENDING = "ending: requests that were started finish first"  #: what commands say when asked to end
 PLAIN_EVERY_S = 2.0  #: between two lines in a pipe
 
 Numbers = Mapping[str, int]

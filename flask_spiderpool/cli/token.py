@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 
 import click
 import sqlalchemy as sa
 from flask.cli import with_appcontext
+from sqlalchemy.orm import Session
 
 from flask_spiderpool.cli.app import open_pool
 from flask_spiderpool.cli.output import json_option, print_json, print_table
@@ -15,6 +17,8 @@ from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Token
 from flask_spiderpool.store import tokens
 from flask_spiderpool.terms import Role
+
+_LIST = "'flask spiderpool token list' shows them"
 
 
 @click.group(short_help="Bearer tokens for the REST API.")
@@ -38,7 +42,17 @@ def token() -> None:
 def create(name: str, role: str, days: int | None, owner: str | None, as_json: bool) -> None:
     """Make a token called NAME. Its secret is shown once, now; only its hash is kept."""
     expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    if name.isdigit():
+        raise InvalidParameter(
+            "NAME", f"{name} is a number, which would stand for a token's id; add a letter"
+        )
     with open_pool() as (_, session):
+        if live := _live(session, name):
+            raise InvalidParameter(
+                "NAME",
+                f"a live token is called {name} already (id {live[0].id}); take another name, or run"
+                f" 'flask spiderpool token revoke {shlex.quote(name)}' before",
+            )
         made, secret = tokens.add_token(
             session, name=name, role=Role(role), owner=owner, expires_at=expires_at
         )
@@ -85,18 +99,40 @@ def list_(as_json: bool) -> None:
 
 
 @token.command()
-@click.argument("token_id", type=int, metavar="ID")
+@click.argument("which", metavar="NAME|ID")
 @json_option
 @with_appcontext
-def revoke(token_id: int, as_json: bool) -> None:
-    """Revoke the token with this ID: it opens nothing any more."""
+def revoke(which: str, as_json: bool) -> None:
+    """Revoke a token by its name or id: it opens nothing any more."""
     with open_pool() as (_, session):
-        found = session.get(Token, token_id)
-        if found is None:
-            raise InvalidParameter("ID", f"no token has the id {token_id}; 'token list' shows them")
-        tokens.revoke(session, token_id)
+        found = _find(session, which)
+        tokens.revoke(session, found.id)
         session.commit()
         if as_json:
             print_json({"id": found.id, "name": found.name, "revoked_at": found.revoked_at})
         else:
             click.echo(f"token {found.id} ({found.name}) is revoked")
+
+
+def _find(session: Session, which: str) -> Token:
+    if which.isdigit():
+        found = session.get(Token, int(which)) if len(which) < 19 else None
+        if found is None:
+            raise InvalidParameter("NAME|ID", f"no token has the id {which:.40}; {_LIST}")
+        return found
+    live = _live(session, which)
+    if not live:
+        raise InvalidParameter("NAME|ID", f"no live token is called {which!r:.80}; {_LIST}")
+    if len(live) > 1:
+        ids = ", ".join(str(one.id) for one in live)
+        raise InvalidParameter(
+            "NAME|ID", f"several tokens are called {which!r:.80}; give one of the ids {ids}"
+        )
+    return live[0]
+
+
+def _live(session: Session, name: str) -> list[Token]:
+    """Return the tokens of a name that still open something."""
+    usable = sa.or_(Token.expires_at.is_(None), Token.expires_at > datetime.now(UTC))
+    query = sa.select(Token).where(Token.name == name, Token.revoked_at.is_(None), usable).order_by(Token.id)
+    return list(session.scalars(query))

@@ -9,6 +9,7 @@ from flask.cli import ScriptInfo
 from flask_spiderpool import migrations
 from flask_spiderpool.cli.app import pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
+from flask_spiderpool.cli.progress import ENDING
 from flask_spiderpool.cli.remedy import pasteable
 from flask_spiderpool.cli.serve import WebServer, address_for, port_option
 from flask_spiderpool.cli.worker import POOLS
@@ -55,7 +56,7 @@ def up(ctx: click.Context, host: str, port: int | None, concurrency: int | None,
         for line in _where(state, here):
             click.echo(pasteable(line))
         here.stop.wait()
-        click.echo("ending: requests that were started finish first")
+        click.echo(ENDING)
 
 
 def _broker(state: PoolState) -> str:

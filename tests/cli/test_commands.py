@@ -46,9 +46,19 @@ def test_every_command_can_be_loaded_and_explains_itself(bare_cli: Cli, name: st
     assert name in bare_cli("--help").output
 
 
+def test_crawl_shows_its_defaults(bare_cli: Cli):
+    """Somebody who reads the help knows what happens without options."""
+    said = " ".join(bare_cli("crawl", "--help").output.split())
+    for default in ("Default: 10000.", "Default: 10.", "Default: 1;", "Default: 32, to one host 8."):
+        assert default in said
+
+
 def test_an_unknown_command_is_wrong_usage(bare_cli: Cli):
-    """Exit code 2, as click's own."""
-    assert "No such command" in bare_cli("craw", code=2).output
+    """Exit code 2, as click's own, with the command that was probably meant."""
+    said = bare_cli("upp", code=2).output
+    assert "No such command" in said
+    assert "Did you mean 'up'?" in said
+    assert "Did you mean" not in bare_cli("xyzzy", code=2).output
 
 
 def test_a_database_without_tables_is_explained(bare_cli: Cli, monkeypatch: pytest.MonkeyPatch):
@@ -173,6 +183,8 @@ def test_urls_of_start_take_the_place_of_the_spiders_own(cli: Cli, app: Flask):
         (["resume", str(uuid4())], "TASK_ID", "flask spiderpool tasks"),
         (["status", "0123abcd"], "TASK_ID", "flask spiderpool tasks"),
         (["token", "revoke", "99"], "ID", "token list"),
+        (["token", "revoke", "nobody"], "NAME", "token list"),
+        (["token", "create", "99"], "NAME", "add a letter"),
     ],
 )
 def test_what_cannot_be_done_is_said_in_one_line(cli: Cli, words: list[str], field: str, remedy: str):
@@ -322,6 +334,19 @@ def test_a_token_is_shown_once_and_kept_as_a_hash(cli: Cli, app: Flask):
         assert made["token"].encode() not in kept.hash
     assert json.loads(cli("token", "revoke", str(made["id"]), "--json").output)["revoked_at"] is not None
     assert json.loads(cli("token", "list", "--json").output)[0]["revoked_at"] is not None
+
+
+def test_a_live_name_is_taken_once_and_revoked_by_name(cli: Cli):
+    """Two tokens of one name could not be told apart; after the revocation the name is free."""
+    cli("token", "create", "ci", "--days", "1")
+    line = one_line(cli("token", "create", "ci", code=2))
+    assert "called ci already" in line
+    assert "token revoke ci" in line
+    assert "is revoked" in cli("token", "revoke", "ci").output
+    assert "no live token is called 'ci'" in one_line(cli("token", "revoke", "ci", code=2))
+    cli("token", "create", "ci")
+    kept = json.loads(cli("token", "list", "--json").output)
+    assert [one["revoked_at"] is None for one in kept] == [False, True]
 
 
 def test_without_json_the_token_alone_is_on_stdout(cli: Cli):

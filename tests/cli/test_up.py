@@ -169,4 +169,5 @@ def test_demo_ends_with_ctrl_c(commands: list[Command], tmp_path: Path):
     worker = until(command.worker, 5)
     command.process.send_signal(signal.SIGINT)
     assert command.process.wait(40) == 0
+    assert "ending: requests that were started finish first" in command.said
     assert not worker.is_running()
