@@ -170,9 +170,18 @@ def retry(
     settings: Settings | None = None,
 ) -> tuple[Task, Effect, list[Message]]:
     """Let an ended task go on: failed requests are queued again with no attempts and no deaths, what was still
-    queued goes on, skipped ones stay. ``max_pages`` sets a new limit; a time limit begins anew.
+    queued goes on, skipped ones stay. ``max_pages`` sets a new limit; a time limit begins anew. Raises
+    :class:`~flask_spiderpool.errors.VerbConflict` where the limit that would hold is reached already.
     """
     tx, slots, task, effect = _lock(session, task_id, Verb.RETRY)
+    limit = task.max_pages if max_pages is None else max_pages
+    if limit is not None and task.done >= limit:
+        # It would end again at once, with nothing done.
+        raise VerbConflict(
+            f"the limit of {limit} page{'s' * (limit != 1)} is reached (done: {task.done}); name a larger one (max_pages)",
+            verb=str(Verb.RETRY),
+            status=task.status,
+        )
     before, now = task.status, _now(tx)
     rows = tx.all(_REQUEUE_FAILED, task=task_id)
     counts: dict[int, int] = {}

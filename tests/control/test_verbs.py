@@ -337,6 +337,34 @@ def test_retry_goes_on_with_an_ended_task(session: Session, engine: sa.Engine, p
     assert parts.commands[-1].data["desired"] == "run"
 
 
+@pytest.mark.parametrize(("limit", "refused"), [(None, True), (5, True), (30, True), (31, False)])
+def test_a_retry_needs_room_below_the_limit(
+    session: Session, engine: sa.Engine, parts: Parts, limit: int | None, refused: bool
+) -> None:
+    """A task that would end again at once stays as it is, and the error names the remedy."""
+    task_id = control.start(session, parts, "quotes", max_pages=30).id
+    session.commit()
+    with engine.begin() as connection:
+        connection.execute(
+            sa.update(Task).values(status="finished", end_reason="max_pages", done=30, discovered=30)
+        )
+    session.expire_all()
+    parts.messages.clear()
+    if not refused:
+        assert control.retry(session, parts, task_id, max_pages=limit)[0].status == "pending"
+        return
+    with pytest.raises(
+        VerbConflict, match=rf"limit of {limit or 30} pages is reached .*; name a larger one"
+    ) as caught:
+        control.retry(session, parts, task_id, max_pages=limit)
+    assert (caught.value.verb, caught.value.status) == ("retry", "finished")
+    session.commit()
+    row = session.execute(sa.select(Task.status, Task.end_reason, Task.max_pages, Task.done)).one()
+    assert tuple(row) == ("finished", "max_pages", 30, 30)
+    assert session.scalar(sa.select(sa.func.count()).select_from(History)) == 1
+    assert (parts.messages, parts.commands) == ([], [])
+
+
 @pytest.mark.parametrize("max_pages", [0, -1, True, 10**30, 1.5])
 def test_retry_with_a_wrong_limit(session: Session, parts: Parts, max_pages: int) -> None:
     """The field is named."""
