@@ -256,6 +256,50 @@ def test_forked_child_has_its_own_connections(frontier: Frontier) -> None:
     assert frontier.store.numbers(ticket.task_id)["done"] == 1
 
 
+def test_forked_child_forgets_the_parents_memory(frontier: Frontier) -> None:
+    """Whatever a child calls first: the memory of its parent's slices (and a lock held there) is not its own."""
+    inherited = frontier.context
+    frontier.host.dispose()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:  # pragma: no cover - another process
+        code = 1
+        try:
+            frontier.store.now()
+            os.write(writer, b"another" if frontier.context is not inherited else b"the parent's")
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        assert answer.read() == "another"
+    assert os.waitpid(pid, 0)[1] == 0
+    assert frontier.context is inherited
+
+
+def test_threads_of_a_new_process_let_go_once(frontier: Frontier, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two threads that come first in a new process, one lets go of the parent's connections, the other waits."""
+    store = frontier.another_store()
+    lets_go: list[int] = []
+    others: list[threading.Thread] = []
+    store.now()
+
+    def look(engine: sa.Engine) -> None:
+        lets_go.append(1)
+        if len(lets_go) == 1:
+            others.append(threading.Thread(target=store.now))
+            others[0].start()
+            others[0].join(0.3)  # it ends only where it waits for nobody
+
+    sa.event.listen(store._transactions.engine, "engine_disposed", look)
+    real = os.getpid()
+    monkeypatch.setattr(os, "getpid", lambda: real + 1_000_000)
+    store.now()
+    others[0].join(10)
+    assert len(lets_go) == 1
+    store.close()
+
+
 def test_hosts_engine_in_memory(settings: Settings) -> None:
     """In eager mode the store works on the host's own engine, sqlite:///:memory: too, and leaves it open."""
     engine = sa.create_engine("sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False})
