@@ -109,12 +109,14 @@ def _begin(
     settings: dict[str, Any] = {"SPIDERPOOL_ALLOW_ADDRESSES": list(allow)}
     if user_agent is not None:
         settings["SPIDERPOOL_USER_AGENT"] = user_agent
+    if concurrency is not None:
+        # The operator at the shell says what the pool allows; a task could only be stricter.
+        settings["SPIDERPOOL_CONCURRENCY"] = concurrency
+        settings["SPIDERPOOL_CONCURRENCY_PER_HOST"] = min(concurrency, 256)
     params: dict[str, Any] = {
         "links_only": links_only or None,
         "max_pages": max_pages,
         "max_depth": max_depth,
-        "concurrency": concurrency,
-        "concurrency_per_host": concurrency,
         # The operator at the shell named this address; its robots.txt still holds.
         "delay_s": 0.0 if delay is None and _is_named(url, allow) else delay,
     }
@@ -145,8 +147,6 @@ _TYPED = {
     "delay_s": "--delay",
     "max_pages": "--max-pages",
     "max_depth": "--max-depth",
-    "concurrency": "--concurrency",
-    "concurrency_per_host": "--concurrency",
 }
 #: The options that are settings of the pool, as a person at the shell knows them.
 _OPTIONS = {"SPIDERPOOL_ALLOW_ADDRESSES": "--allow", "SPIDERPOOL_USER_AGENT": "--user-agent"}

@@ -219,6 +219,16 @@ def test_wrong_usage_names_the_field_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_concurrency_is_what_the_operator_says(crawl: Crawl):
+    """``--concurrency`` may be more than the pool's default for one host: so many are asked for at once."""
+    start = "".join(f'<a href="/p/{i}">{i}</a>' for i in range(20))
+    with Site({"/": start}, default=Reply("a page", delay_s=1.0)) as site:
+        crawl(site.url + "/", "-o", "out.jsonl", "--allow", site.host, "--links-only", "--concurrency", "20")
+        asked_at = sorted(seen.at for seen in site.log if seen.path.startswith("/p/"))
+    assert len(asked_at) == 20
+    assert asked_at[-1] - asked_at[0] < 1.0  # none had been answered yet
+
+
 @pytest.mark.blackbox
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL], ids=lambda n: n.name)
 def test_an_interrupted_crawl_goes_on_where_it_was(crawl: Crawl, site: Site, number: signal.Signals):
