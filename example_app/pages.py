@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ from flask_spiderpool.terms import ENDED
 
 blueprint = Blueprint("pages", __name__)
 protect(blueprint)
-blueprint.add_app_template_filter(lambda page: " ".join(_paragraphs(page)), "excerpt")
+blueprint.add_app_template_filter(lambda page: " ".join(block.text for block in _blocks(page)), "excerpt")
 
+_HEADING = re.compile(r"^#{1,6} +(.+)$", re.MULTILINE)  #: in Markdown
 _LATEST = 12  #: articles on the home page
 _LOOK_AT = 60  #: newest documents among which articles are looked for
 
@@ -63,10 +65,22 @@ def _latest_articles() -> list[tuple[Document, Page]]:
     return (signed or found)[:_LATEST]
 
 
-def _paragraphs(page: Page) -> list[str]:
-    """Return the lines of a page's text, without the heading that the title says already."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph or a subheading of a crawled page; text, never markup."""
+
+    text: str
+    is_heading: bool = False
+
+
+def _blocks(page: Page) -> list[Block]:
+    """Return a page's text in blocks, without the heading that the title says already.
+
+    The Markdown says only which lines are headings; the words are those of the plain text.
+    """
+    headings = {found[1].strip() for found in _HEADING.finditer(page.markdown or "")}
     lines = [line.strip() for line in (page.text or "").splitlines()]
-    return [line for line in lines if line and line.lstrip("# ") != page.title]
+    return [Block(line, line in headings) for line in lines if line and line.lstrip("# ") != page.title]
 
 
 @blueprint.get("/articles/<int:document_id>")
@@ -78,9 +92,7 @@ def article(document_id: int) -> str:
         kept = db.session.scalar(
             sa.select(Bookmark).filter_by(user_id=current_user.id, document_id=document_id)
         )
-    return render_template(
-        "host/article.html", document=document, page=page, paragraphs=_paragraphs(page), kept=kept
-    )
+    return render_template("host/article.html", document=document, page=page, blocks=_blocks(page), kept=kept)
 
 
 def _document(document_id: int) -> tuple[Document, Page]:

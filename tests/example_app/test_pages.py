@@ -18,7 +18,9 @@ NOW = datetime(2026, 5, 4, 3, 2, tzinfo=UTC)
 HOSTILE = "<script>alert('lantern')</script>"
 
 
-def _crawled(host: Flask, *, title: str, text: str, author: str | None = "Staff", n: int = 1) -> int:
+def _crawled(
+    host: Flask, *, title: str, text: str, markdown: str = "", author: str | None = "Staff", n: int = 1
+) -> int:
     """Store what a crawl would have stored; return the document's id."""
     with host.app_context():
         task = Task(
@@ -42,6 +44,7 @@ def _crawled(host: Flask, *, title: str, text: str, author: str | None = "Staff"
             status_code=200,
             title=title,
             text=text,
+            markdown=markdown,
             meta={"author": author, "published": "2026-05-01"} if author else {},
             content_hash=bytes(16),
             fetched_at=NOW,
@@ -86,6 +89,31 @@ def test_crawled_text_is_never_markup(pool_tables: Flask, path: str) -> None:
     html = pool_tables.test_client().get(path).text
     assert "<script" not in html
     assert "&lt;script&gt;" in html
+
+
+def test_subheadings_are_headings(pool_tables: Flask) -> None:
+    """What the Markdown calls a heading is one; its words are escaped like all others."""
+    _crawled(
+        pool_tables,
+        title="Seeds",
+        text=f"Seeds\nThey grew.\nWhat is known\nLittle.\n{HOSTILE}",
+        markdown=f"# Seeds\n\nThey grew.\n\n## What is known\n\nLittle.\n\n### {HOSTILE}",
+    )
+    html = pool_tables.test_client().get("/articles/1").text
+    assert "<h2>What is known</h2>" in html
+    assert "<p>Little.</p>" in html
+    assert html.count(">Seeds</h") == 1
+    assert "<h2>&lt;script&gt;" in html
+    assert "<script" not in html
+
+
+def test_the_pools_status_is_linked_for_those_who_may_look(pool_tables: Flask) -> None:
+    """A visitor is led to the sign-in, not to bare JSON that says no."""
+    client = pool_tables.test_client()
+    assert 'href="/spiderpool/spool/status"' not in client.get("/").text
+    sign_in(client, "viewer", "viewer-lantern")
+    assert 'href="/spiderpool/spool/status"' in client.get("/").text
+    assert client.get("/spiderpool/spool/status").status_code == 200
 
 
 def test_a_bookmark_joins_host_and_pool(pool_tables: Flask) -> None:
