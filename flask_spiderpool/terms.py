@@ -186,9 +186,10 @@ class Role(StrEnum):
 
 
 class Event(StrEnum):
-    """Names of what slices publish on the bus."""
+    """Names of what slices publish on the bus, one message at the end of each."""
 
-    TASK_STATUS = "task.status"  #: ``{task_id, status, reason}``
+    #: ``{task_id, discovered, done, failed, skipped, status, reason}``: it does not run any more
+    TASK_STATUS = "task.status"
     TASK_PROGRESS = "task.progress"  #: ``{task_id, discovered, done, failed, skipped}``
 
 

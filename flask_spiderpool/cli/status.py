@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 import click
 from flask import current_app
@@ -12,9 +14,12 @@ from sqlalchemy.orm import Session
 
 from flask_spiderpool.cli.app import find_task_id, open_pool
 from flask_spiderpool.cli.faults import faults
+from flask_spiderpool.cli.group import EXIT_INTERRUPTED
 from flask_spiderpool.cli.output import as_shown, json_option, print_json, print_table
 from flask_spiderpool.cli.progress import summary
 from flask_spiderpool.cli.remedy import pasteable
+from flask_spiderpool.cli.watch import watch
+from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Task
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import Desired
@@ -26,21 +31,28 @@ NOBODY_WORKS = "no worker is alive; run 'flask spiderpool up', or 'flask spiderp
 
 @click.command(short_help="Show how the pool is, or one task.")
 @click.argument("task_id", required=False)
+@click.option("--watch", "watched", is_flag=True, help="Show the task's progress until it rests.")
 @json_option
 @with_appcontext
-def status(task_id: str | None, as_json: bool) -> None:
+def status(task_id: str | None, watched: bool, as_json: bool) -> None:
     """Show workers, tasks by status and throughput; with TASK_ID that task, and why requests failed.
 
-    --json gives the document of GET /spool/status.
+    --json gives the document of GET /spool/status. --watch shows progress on stderr until the task has
+    ended or is paused, and then the same as without it; Ctrl-C ends the watch, not the task.
     """
+    if watched and task_id is None:
+        raise InvalidParameter("--watch", "name the TASK_ID of a task to watch")
     with open_pool() as (state, session):
         if task_id is None:
             answer = PoolStatus().dump(pool_status(state.store(), state.pulse()))
             lines = _pool(answer)
         else:
             found = find_task_id(session, task_id)
+            spider = session.get_one(Task, found).spider
             # The verdict is written on the store's own connection: this one must not hold a snapshot.
             session.rollback()
+            if watched:
+                _watch(state, found, spider, quiet=as_json)
             state.store().verdict(found)
             with current_app.test_request_context():  # the links are those that a client of the site sees
                 answer = TaskStatus().dump(task_status(state, found))
@@ -52,6 +64,15 @@ def status(task_id: str | None, as_json: bool) -> None:
             click.echo(line)
     if task_id is None:
         _print_workers(answer["workers"])
+
+
+def _watch(state: PoolState, task_id: UUID, spider: str, *, quiet: bool) -> None:
+    if not quiet and nobody_works(state):
+        click.echo(pasteable(NOBODY_WORKS), err=True)
+    try:
+        watch(state, task_id, spider, sys.stderr, quiet=quiet)
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def nobody_works(state: PoolState) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from flask_spiderpool.bus.base import EventMessage
@@ -102,18 +102,18 @@ def _tell(runtime: Runtime, ticket: Ticket) -> None:
     if numbers["status"] in ENDED:
         runtime.engine.seen.forget(ticket.task_id)
     if runtime.parts.bus is not None:
-        for event in _events(ticket, numbers):
-            runtime.parts.bus.publish(event)
+        runtime.parts.bus.publish(_event(ticket, numbers))
 
 
-def _events(ticket: Ticket, numbers: dict[str, Any]) -> Iterator[EventMessage]:
-    task = {"task_id": str(ticket.task_id)}
-    counted = {name: numbers[name] for name in ("discovered", "done", "failed", "skipped")}
-    yield EventMessage(Event.TASK_PROGRESS, task | counted)
-    if numbers["status"] != Status.RUNNING:
-        yield EventMessage(
-            Event.TASK_STATUS, task | {"status": numbers["status"], "reason": numbers["end_reason"]}
-        )
+def _event(ticket: Ticket, numbers: dict[str, Any]) -> EventMessage:
+    """One message a slice: that the task has got on, or what has become of it."""
+    data = {"task_id": str(ticket.task_id)}
+    data |= {name: numbers[name] for name in ("discovered", "done", "failed", "skipped")}
+    if numbers["status"] == Status.RUNNING:
+        return EventMessage(Event.TASK_PROGRESS, data)
+    return EventMessage(
+        Event.TASK_STATUS, data | {"status": numbers["status"], "reason": numbers["end_reason"]}
+    )
 
 
 def _load(runtime: Runtime, claim: Claim) -> tuple[Spider, TaskRules]:

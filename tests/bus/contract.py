@@ -142,20 +142,20 @@ class BusContract:
             buses[2].send(CommandMessage(Command.SETTINGS, {"version": object()}))
 
     def test_many_threads_send(self, buses: tuple[Bus, Bus, Bus]) -> None:
-        """Messages of several threads all arrive."""
+        """Commands of several threads all arrive."""
         one, _, sender = buses
 
         def tell(number: int) -> None:
             for part in range(20):
-                sender.publish(EventMessage(Event.TASK_PROGRESS, {"n": number * 20 + part}))
+                sender.send(CommandMessage(Command.SETTINGS, {"n": number * 20 + part}))
 
         threads = [threading.Thread(target=tell, args=(number,)) for number in range(5)]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        seen = take(one.subscribe(ARRIVES_S), 100)
-        assert sorted(event.data["n"] for event in seen) == list(range(100))  # type: ignore[attr-defined]
+        seen = take(one.commands(ARRIVES_S), 100)
+        assert sorted(command.data["n"] for command in seen) == list(range(100))  # type: ignore[attr-defined]
 
     def test_close_is_the_end(self, new_bus: Callable[[], Bus]) -> None:
         """A closed bus reads nothing and raises nothing; closing twice is allowed."""

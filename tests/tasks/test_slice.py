@@ -15,6 +15,7 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from flask_spiderpool import control
+from flask_spiderpool.bus import EventMessage
 from flask_spiderpool.bus.memory import MemoryBus, MemoryHub
 from flask_spiderpool.config import Settings, settings_from
 from flask_spiderpool.crawl.engine import SliceRun
@@ -129,20 +130,14 @@ def test_a_slice_works_a_small_task_to_its_end(pool: Pool):
 
 
 def test_the_end_of_a_slice_is_told_on_the_bus(pool: Pool):
-    """Whoever listens hears how the task stands, and that it has ended; its seen-set is forgotten."""
+    """Whoever listens hears in one message that the task has ended, and how; its seen-set is forgotten."""
     listener = MemoryBus(pool.hub)
     assert list(listener.subscribe(0)) == []
     task_id = pool.begin()
     run_slice(pool.runtime, pool.ticket())
-    told = {event.name: event.data for event in listener.subscribe(0)}
-    assert told[Event.TASK_PROGRESS] == {
-        "task_id": str(task_id),
-        "discovered": 10,
-        "done": 10,
-        "failed": 0,
-        "skipped": 0,
-    }
-    assert told[Event.TASK_STATUS] == {"task_id": str(task_id), "status": "finished", "reason": "complete"}
+    numbers = {"discovered": 10, "done": 10, "failed": 0, "skipped": 0}
+    ended = {"task_id": str(task_id), **numbers, "status": "finished", "reason": "complete"}
+    assert list(listener.subscribe(0)) == [EventMessage(Event.TASK_STATUS, ended)]
     assert pool.runtime.engine.seen.of(task_id) == set()
     listener.close()
 
