@@ -19,16 +19,16 @@ from flask_spiderpool.cli.app import caller, pool_state, shown_database
 from flask_spiderpool.cli.embedded import Running, running
 from flask_spiderpool.cli.faults import faults
 from flask_spiderpool.cli.group import EXIT_FAILED, EXIT_INTERRUPTED
-from flask_spiderpool.cli.progress import ENDING, CrawlProgress, summary
+from flask_spiderpool.cli.progress import ENDING, summary
 from flask_spiderpool.cli.remedy import command, pasteable
 from flask_spiderpool.cli.serve import WebServer, address_for, port_option
 from flask_spiderpool.cli.up import prepare_tables
+from flask_spiderpool.cli.watch import watch
 from flask_spiderpool.errors import InvalidParameter
 from flask_spiderpool.models import Document, Page
 from flask_spiderpool.state import PoolState
 from flask_spiderpool.terms import ENDED, Status
 
-LOOK_S = 0.5
 ALLOW_VARIABLE = "SPIDERPOOL_ALLOW_ADDRESSES"
 SHOWN_PAGES = 5
 LOOKED_AT = 200  #: of these the shown ones are chosen
@@ -71,7 +71,7 @@ def demo(
         click.echo(f"serving   {web.url}/")
         click.echo(f"crawling  {start_url} with the spider {name!r}")
         task_id = _start(app, state, name, start_url)
-        status = _watch(state, here, name, task_id)
+        status = watch(state, task_id, name, sys.stdout, until=ENDED, stopped=here.stop.is_set)
         if status is None:
             click.echo(ENDING)
             click.echo(pasteable("interrupted; 'flask spiderpool up' goes on with the crawl"))
@@ -98,18 +98,6 @@ def _start(app: Flask, state: PoolState, name: str, url: str) -> UUID:
         session.commit()
         found: UUID = task.id
         return found
-
-
-def _watch(state: PoolState, here: Running, name: str, task_id: UUID) -> Status | None:
-    """Show progress until the task has ended; None: somebody asked for the end."""
-    store = state.store()
-    with CrawlProgress(name, sys.stdout) as progress:
-        while not here.stop.wait(LOOK_S):
-            numbers = store.numbers(task_id)
-            progress.show(numbers)
-            if Status(numbers["status"]) in ENDED:
-                return Status(numbers["status"])
-    return None
 
 
 def _found(app: Flask, state: PoolState, here: Running, name: str, task_id: UUID) -> Iterator[str]:
