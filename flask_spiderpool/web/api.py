@@ -14,6 +14,7 @@ from flask_spiderpool.web.access import check_access, requires
 from flask_spiderpool.web.body import check_body
 from flask_spiderpool.web.fields import one_or_many_properties
 from flask_spiderpool.web.problems import MEDIA_TYPE, handle_problems
+from flask_spiderpool.web.query import check_query
 from flask_spiderpool.web.schemas import PoolStatus, Problem, TaskStatus
 
 #: Keeps our API's settings apart from those of an Api that the host has itself.
@@ -64,11 +65,11 @@ class PoolApi(Api):
 
 
 def guard(blueprint: Blueprint, state: PoolState) -> None:
-    """Put access, body checks and problem documents before and behind every route of ``blueprint``."""
+    """Put access, checks of query and body, and problem documents before and behind every route of ``blueprint``."""
 
     def check() -> Response | None:
         check_access(state)
-        return check_body(state.settings.max_content_bytes)
+        return check_query() or check_body(state.settings.max_content_bytes)
 
     blueprint.before_request(check)
     handle_problems(blueprint)

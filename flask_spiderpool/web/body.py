@@ -7,7 +7,7 @@ from typing import Any
 from flask import Response, request
 from werkzeug.exceptions import BadRequest, LengthRequired, RequestEntityTooLarge, UnsupportedMediaType
 
-from flask_spiderpool.web.problems import problem
+from flask_spiderpool.web.problems import MAX_ECHO_CHARS, problem
 
 
 def check_body(max_bytes: int) -> Response | None:
@@ -27,7 +27,7 @@ def check_body(max_bytes: int) -> Response | None:
     if bad is None:
         return None
     detail = "holds a NUL character or half of a surrogate pair"
-    return problem(422, f"{bad}: {detail}", errors=[{"field": bad, "detail": detail}])
+    return problem(422, f"{bad[:MAX_ECHO_CHARS]}: {detail}", errors=[{"field": bad, "detail": detail}])
 
 
 def _first_cause(fault: BaseException) -> BaseException:

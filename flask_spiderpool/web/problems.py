@@ -28,6 +28,9 @@ from flask_spiderpool.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5  #: told with a 503
+MAX_ECHO_CHARS = 200  #: of a name that was sent
+MAX_DETAIL_CHARS = 1000
+MAX_ERRORS = 20  #: fields named in one answer
 _AWAY = "the pool's database cannot be used just now"
 
 _log = logging.getLogger(__name__)
@@ -54,9 +57,16 @@ def problem(
 ) -> Response:
     """Return a problem document; ``errors`` name fields: ``[{"field": ..., "detail": ...}]``."""
     known = HTTPStatus(status)
-    body: dict[str, Any] = {"type": "about:blank", "title": known.phrase, "status": status, "detail": detail}
+    body: dict[str, Any] = {"type": "about:blank", "title": known.phrase, "status": status}
+    body["detail"] = _shortened(detail, MAX_DETAIL_CHARS)
     if errors:
-        body["errors"] = errors
+        body["errors"] = [
+            {
+                "field": _shortened(error["field"], MAX_ECHO_CHARS),
+                "detail": _shortened(error["detail"], MAX_DETAIL_CHARS),
+            }
+            for error in errors[:MAX_ERRORS]
+        ]
     body.update(more)
     response = Response(json.dumps(body) + "\n", status, mimetype=MEDIA_TYPE)
     response.headers.extend(dict(headers or {}))
@@ -64,6 +74,10 @@ def problem(
     # What was sent may be quoted in it: no browser may take it for a page.
     response.headers["X-Content-Type-Options"] = "nosniff"
     return response
+
+
+def _shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"
 
 
 def handle_problems(blueprint: Blueprint) -> None:
@@ -98,7 +112,10 @@ def _http(fault: HTTPException) -> Response:
     errors = _field_errors(messages) if messages else None
     detail = fault.description or HTTPStatus(status).phrase
     if errors:
-        detail = "; ".join(f"{error['field']}: {error['detail']}" for error in errors)
+        detail = "; ".join(
+            f"{_shortened(error['field'], MAX_ECHO_CHARS)}: {error['detail']}"
+            for error in errors[:MAX_ERRORS]
+        )
     headers = {
         name: value
         for name, value in fault.get_headers()
@@ -118,7 +135,10 @@ def _request(fault: RequestError) -> Response:
         return problem(status, str(fault))
     field = _FIELDS.get(field, field)
     detail = _RENAMED.sub(lambda found: f"; {_FIELDS[found[1]]}: ", getattr(fault, "detail", str(fault)))
-    return problem(status, f"{field}: {detail}", errors=[{"field": field, "detail": detail}])
+    detail = _shortened(detail, MAX_DETAIL_CHARS)
+    return problem(
+        status, f"{_shortened(field, MAX_ECHO_CHARS)}: {detail}", errors=[{"field": field, "detail": detail}]
+    )
 
 
 def _unavailable(fault: Unavailable) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +10,7 @@ from marshmallow import RAISE, Schema, ValidationError, fields, validate, valida
 from flask_spiderpool.control.verbs import MAX_NOTE_LENGTH
 from flask_spiderpool.terms import Desired, Effect, Status, Verb
 from flask_spiderpool.web.fields import Flag, Number, OneOrMany, Whole
+from flask_spiderpool.web.unknown import unknown_name
 
 
 def _about(text: str) -> dict[str, str]:
@@ -29,9 +29,7 @@ class Strict(Schema):
             known = [field.data_key or name for name, field in self.fields.items()]
             for name, texts in error.messages.items():
                 if name not in known and texts == [self.error_messages["unknown"]]:
-                    near = difflib.get_close_matches(str(name), known, n=1)
-                    hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(known)}"
-                    texts[:] = [f"Unknown field; {hint}"]
+                    texts[:] = [unknown_name("field", str(name), known)]
 
 
 class StartArguments(Strict):

@@ -18,6 +18,7 @@ from flask_spiderpool.store import Store
 from flask_spiderpool.terms import Role, Status
 from flask_spiderpool.web.access import requires
 from flask_spiderpool.web.links import task_links
+from flask_spiderpool.web.query import takes_query
 from flask_spiderpool.web.schemas import PoolStatus, StatusArguments, TaskStatus
 from flask_spiderpool.web.transaction import look
 
@@ -50,6 +51,7 @@ def make_spool_blueprint(state: PoolState) -> FlaskBlueprint:
 
     @blueprint.get("/status")
     @requires(Role.VIEWER)
+    @takes_query("task_id")
     @blueprint.arguments(StatusArguments, location="query")
     @blueprint.response(200, _EITHER, description="The pool; with task_id that task")
     @blueprint.alt_response(404, "NOT_FOUND")

@@ -82,6 +82,52 @@ def test_bodies_that_are_none(
     _is_problem(client.post(START, headers=operator, data=data, content_type=content_type), status)
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "field", "detail"),
+    [
+        ("GET", f"{STATUS}?nope=1", "nope", "Unknown parameter; known are task_id"),
+        ("GET", f"{STATUS}?taskid=1", "taskid", "Unknown parameter; did you mean task_id?"),
+        ("GET", f"{STATUS}?%00=1", "\x00", "Unknown parameter"),
+        ("POST", f"{START}?max_pages=5", "max_pages", "Unknown parameter; none is taken here"),
+        ("GET", "/spiderpool/api/openapi.json?x", "x", "none is taken here"),
+    ],
+)
+def test_an_unknown_query_parameter(
+    client: FlaskClient, operator: dict[str, str], method: str, path: str, field: str, detail: str
+) -> None:
+    """It is refused as an unknown field of a body is, rather than silently ignored."""
+    body = {"spider_name": "quotes"} if method == "POST" else None
+    (error,) = _is_problem(client.open(path, method=method, headers=operator, json=body), 422)["errors"]
+    assert error["field"] == field
+    assert detail in error["detail"]
+
+
+def test_an_unknown_query_parameter_is_no_news_to_strangers(client: FlaskClient) -> None:
+    """Whoever may not come in is told that first."""
+    _is_problem(client.get(f"{STATUS}?nope=1"), 401)
+
+
+def test_long_names_are_not_echoed_whole(client: FlaskClient, operator: dict[str, str]) -> None:
+    """Of a name that was sent 200 characters come back, of many wrong ones the first twenty."""
+    long = "k" * 10_000
+    answers = [
+        client.post(START, headers=operator, json={"spider_name": "quotes", long: 1}),
+        client.post(START, headers=operator, json={"spider_name": "quotes", "headers": {long: "\x00"}}),
+        client.get(f"{STATUS}?{long}=1", headers=operator),
+        client.post(
+            START, headers=operator, json={"spider_name": "quotes", **{long + str(i): 1 for i in range(50)}}
+        ),
+        client.post(START, headers=operator, json={"spider_name": "quotes", "allowed_domains": [long + "/"]}),
+    ]
+    for answer in answers:
+        body = _is_problem(answer, 422)
+        assert len(body["detail"]) <= 1000
+        assert len(body["errors"]) <= 20
+        for error in body["errors"]:
+            assert len(error["field"]) <= 200
+            assert len(error["detail"]) <= 1000
+
+
 def test_json_of_another_name_is_taken(client: FlaskClient, operator: dict[str, str]) -> None:
     """``application/vnd.x+json`` is JSON too."""
     answer = client.post(
