@@ -6,12 +6,16 @@ Patterns come from people and URLs from the web, so they are matched by RE2.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Protocol
 
 import re2
 
 _MAX_MEM = 8 * 1024 * 1024  #: bytes of one compiled pattern; RE2 refuses more
+#: RE2 refuses a repeat of 1,001 to 10^8, and takes the letters of a larger one for themselves.
+_REPEAT = re.compile(r"(?<!\\)\{(\d+)(?:,(\d*))?\}")
+_MAX_REPEAT = 1000
 _HINT = "lookahead, lookbehind, backreferences and repeats of more than 1,000 are not known here"
 
 
@@ -25,6 +29,10 @@ class Pattern(Protocol):
 
 def compile_pattern(pattern: str) -> Pattern:
     """Compile a pattern in RE2's syntax; raises ``ValueError`` with what is wrong in words."""
+    # Compared by length first: an int of very many digits is refused by Python.
+    for number in (part for pair in _REPEAT.findall(pattern) for part in pair):
+        if len(number) > 9 or int(number or 0) > _MAX_REPEAT:
+            raise ValueError(f"bad repetition: {number[:20]} times ({_HINT})")
     options = re2.Options()
     options.log_errors = False
     options.max_mem = _MAX_MEM

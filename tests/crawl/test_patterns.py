@@ -20,7 +20,10 @@ def test_a_pattern_that_would_backtrack_takes_no_time(pattern: str) -> None:
     assert time.thread_time() - started < 0.5
 
 
-@pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "[z-a]", "*"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["(", "(?=x)", r"(a)\1", "[z-a]", "*", "a{99999999999}", "a{1,99999999999}", "a{" + "9" * 900 + "}"],
+)
 def test_a_wrong_pattern_is_told_with_its_field(pattern: str) -> None:
     """No pattern raises anything but a parameter's fault."""
     with pytest.raises(InvalidParameter, match=r"include: .*not a regular expression"):
