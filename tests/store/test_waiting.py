@@ -11,10 +11,11 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from flask_spiderpool.store import verbs
+from flask_spiderpool.store.engine import LOCK_S
 from flask_spiderpool.terms import Status, Verb
 from tests.store.frontiers import Frontier, again, done, failed, link
 
-SOON_S = 3.0  #: less than the store waits for a lock
+SOON_S = LOCK_S - 0.5  #: less than the store waits for a lock
 
 
 @contextmanager
