@@ -251,12 +251,14 @@ class Settings:
         return self.lease_s / 4
 
 
-def settings_from(config: Mapping[str, Any], environ: Mapping[str, str] | None = None) -> Settings:
+def settings_from(
+    config: Mapping[str, Any], environ: Mapping[str, str] | None = None, *, may_open: bool = True
+) -> Settings:
     """Read every ``SPIDERPOOL_*`` key of ``config``; what it lacks is taken from ``environ``.
 
     Raises :class:`~flask_spiderpool.errors.ConfigError` with all faults at once: an unknown key with the
     nearest known one, a bad value with what is allowed. ``environ`` holds other programs' keys too, so there
-    an unknown one is passed over.
+    an unknown one is passed over. ``may_open`` says whether ``SPIDERPOOL_AUTH = "none"`` is allowed in this app.
     """
     known = {PREFIX + spec.name.upper(): spec for spec in fields(Settings)}
     given = {key: value for key, value in (environ or {}).items() if key in known}
@@ -272,6 +274,8 @@ def settings_from(config: Mapping[str, Any], environ: Mapping[str, str] | None =
             values[spec.name] = spec.metadata["check"](given[key])
         except _Bad as bad:
             faults.append(f"{key} is {_shown(key, given[key])}; allowed is {bad}")
+    if values.get("auth") == "none" and not may_open:
+        faults.append(_OPEN)
     # What two settings together get wrong is worth saying only when each alone is right.
     settings = None if faults else Settings(**values)
     if settings is not None:
@@ -279,6 +283,12 @@ def settings_from(config: Mapping[str, Any], environ: Mapping[str, str] | None =
     if settings is None or faults:
         raise ConfigError(faults)
     return settings
+
+
+_OPEN = (
+    'SPIDERPOOL_AUTH is "none", which opens every route to everyone: allowed in a debug or testing app only. Make a'
+    " token (flask spiderpool token create) or register a rule (SpiderPool.access_rule)"
+)
 
 
 def _nearest(key: str, known: Mapping[str, Any]) -> str:

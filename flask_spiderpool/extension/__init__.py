@@ -164,13 +164,7 @@ def _settings(app: Flask, url_prefix: str | None) -> Settings:
     config = dict(app.config)
     if url_prefix is not None:
         config["SPIDERPOOL_URL_PREFIX"] = url_prefix
-    settings = settings_from(config, os.environ)
-    if settings.auth == "none" and not (app.debug or app.testing):
-        raise SetupError(
-            'SPIDERPOOL_AUTH is "none", which opens every route to everyone: allowed in a debug or testing app'
-            " only. Make a token (flask spiderpool token create) or register a rule (SpiderPool.access_rule)"
-        )
-    return settings
+    return settings_from(config, os.environ, may_open=app.debug or app.testing)
 
 
 def _make_state(app: Flask, settings: Settings, given: Celery | None) -> PoolState:

@@ -13,7 +13,7 @@ from flask_login import LoginManager, UserMixin, login_user
 from flask_wtf import CSRFProtect
 
 from flask_spiderpool import SpiderPool
-from flask_spiderpool.errors import SetupError
+from flask_spiderpool.errors import ConfigError
 from flask_spiderpool.store.tokens import find_token, revoke
 from flask_spiderpool.terms import Role
 from tests.web.conftest import MakeApp, bearer
@@ -277,10 +277,14 @@ def test_auth_none_opens_every_route_of_a_debug_app(make_app: MakeApp) -> None:
 
 
 def test_auth_none_is_refused_elsewhere() -> None:
-    """An app that is neither in debug mode nor under test cannot be opened."""
+    """An app that is neither in debug mode nor under test cannot be opened; other faults are told with it."""
     app = Flask("open")
-    app.config["SPIDERPOOL_AUTH"] = "none"
-    with pytest.raises(SetupError, match="debug or testing app"):
+    app.config.update(SPIDERPOOL_AUTH="none", SPIDERPOOL_ATTEMPTS=0)
+    with pytest.raises(ConfigError, match="debug or testing app") as caught:
+        SpiderPool(app)
+    assert [fault.split()[0] for fault in caught.value.faults] == ["SPIDERPOOL_ATTEMPTS", "SPIDERPOOL_AUTH"]
+    app.config["SPIDERPOOL_ATTEMPTS"] = 1
+    with pytest.raises(ConfigError, match="debug or testing app"):
         SpiderPool(app)
 
 
