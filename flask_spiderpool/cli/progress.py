@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -13,6 +14,8 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 ENDING = "ending: requests that were started finish first"  #: what commands say when asked to end
 PLAIN_EVERY_S = 2.0  #: between two lines in a pipe
+
+PACE_OVER_S = 10.0  #: the pace is that of the last seconds
 
 Numbers = Mapping[str, int]
 
@@ -82,7 +85,7 @@ class CrawlProgress:
         self._stream = stream
         self._quiet = quiet
         self._clock = clock
-        self._began: tuple[float, int] | None = None  #: when numbers were first shown, and how many requests
+        self._seen: deque[tuple[float, int]] = deque()  #: when so many requests had an outcome
         self._shown_at: float | None = None
         self._shown = ""
         self._bar: Progress | None = None
@@ -131,10 +134,12 @@ class CrawlProgress:
             self.say(f"{self._title}: {words}")
 
     def _pace(self, now: float, done: int) -> float | None:
-        if self._began is None:
-            self._began = (now, done)
-        began, before = self._began
-        return (done - before) / (now - began) if now > began and done > before else None
+        """Return the requests a second of late; None when there were none, rather than a mean that only falls."""
+        self._seen.append((now, done))
+        while now - self._seen[0][0] > PACE_OVER_S:
+            self._seen.popleft()
+        began, before = self._seen[0]
+        return (done - before) / (now - began) if done > before and now > began else None
 
     def say(self, line: str) -> None:
         """Print one line above the bar."""

@@ -41,15 +41,18 @@ def test_the_last_line_explains_its_numbers():
 
 
 def test_the_pace_counts_from_the_first_numbers_shown():
-    """A resumed crawl does not claim the pages of its earlier life."""
+    """A resumed crawl does not claim the pages of its earlier life; where nothing happens there is no pace."""
     stream, clock = io.StringIO(), Clock()
     with CrawlProgress("news", stream, clock=clock) as progress:
         progress.show({**NUMBERS, "discovered": 2000, "done": 1000})
         clock.now = 10.0
         progress.show({**NUMBERS, "discovered": 2000, "done": 1020})
-    first, second = stream.getvalue().splitlines()
+        clock.now = 21.0
+        progress.show({**NUMBERS, "discovered": 2001, "done": 1020})
+    first, second, third = stream.getvalue().splitlines()
     assert "a second" not in first
     assert second.endswith("2.0 a second")
+    assert "a second" not in third
 
 
 def test_what_is_waited_for_is_said_once():
