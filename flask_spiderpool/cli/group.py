@@ -97,8 +97,9 @@ def _is_of_database(error: Exception) -> bool:
 
 
 def _about_database(error: Exception) -> str:
-    original = getattr(error, "orig", None) or error
-    cause = (str(original).strip() or type(original).__name__).splitlines()[0]
+    from flask_spiderpool.store.engine import first_line  # every command of the host imports this module
+
+    cause = first_line(error)
     lower = cause.lower()
     if "no such table" in lower or "does not exist" in lower or "no such column" in lower:
         return f"the database lacks the pool's tables ({cause}); {TABLES}"

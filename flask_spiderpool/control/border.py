@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sqlalchemy.exc import DBAPIError
-
 from flask_spiderpool.errors import SetupError, SpiderPoolError, Unavailable
-from flask_spiderpool.store.engine import is_again, is_away
+from flask_spiderpool.store.engine import driver_error, first_line, is_again, is_away
 
 _NO_TABLE = "42P01"  #: PostgreSQL's undefined_table
 
@@ -24,8 +22,7 @@ def translate(error: BaseException) -> SpiderPoolError | None:
             "the pool's tables are missing: run `flask spiderpool db upgrade`, or the host's own migrations"
         )
     if is_away(error) or is_again(error) or _cannot_open(error):
-        first_line = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        return Unavailable(f"the pool's database cannot be used just now: {first_line[:200]}")
+        return Unavailable(f"the pool's database cannot be used just now: {first_line(error)}")
     return None
 
 
@@ -44,13 +41,13 @@ def translated() -> Iterator[None]:
 
 
 def _lacks_tables(error: BaseException) -> bool:
-    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    original = driver_error(error)
     return getattr(original, "sqlstate", None) == _NO_TABLE or "no such table" in str(original)
 
 
 def _cannot_open(error: BaseException) -> bool:
     """SQLite's way to be away: the file or its folder is not there, or cannot be read."""
-    original = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    original = driver_error(error)
     return type(original).__module__ == "sqlite3" and (
         "unable to open" in str(original) or "disk I/O" in str(original)
     )

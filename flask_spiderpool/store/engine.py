@@ -104,7 +104,13 @@ def _prepare_postgres(connection: Any, record: Any) -> None:
         connection.autocommit = automatic
 
 
-def _driver_error(error: BaseException) -> BaseException:
+def first_line(error: BaseException) -> str:
+    """Return what an error says in one line; the rest, such as SQLAlchemy's statement, is for tracebacks."""
+    return (str(driver_error(error)).strip().splitlines() or [type(error).__name__])[0][:200]
+
+
+def driver_error(error: BaseException) -> BaseException:
+    """Return the driver's own error, which SQLAlchemy may have wrapped."""
     original = error.orig if isinstance(error, sa.exc.DBAPIError) else None
     return original if original is not None else error
 
@@ -113,7 +119,7 @@ def is_away(error: BaseException) -> bool:
     """The database could not be reached, or the connection broke: the connection is of no more use."""
     if isinstance(error, sa.exc.TimeoutError):
         return True
-    error = _driver_error(error)
+    error = driver_error(error)
     state = getattr(error, "sqlstate", None)
     if state is not None:
         return str(state).startswith(_AWAY) or state in _ENDED
@@ -123,7 +129,7 @@ def is_away(error: BaseException) -> bool:
 
 def is_again(error: BaseException) -> bool:
     """The transaction lost a race (deadlock, serialization, lock) and may be repeated as it is."""
-    error = _driver_error(error)
+    error = driver_error(error)
     if isinstance(error, sqlite3.OperationalError):
         return "locked" in str(error) or "busy" in str(error)
     return getattr(error, "sqlstate", None) in _AGAIN
@@ -131,7 +137,7 @@ def is_again(error: BaseException) -> bool:
 
 def is_data_fault(error: BaseException) -> bool:
     """The values cannot be stored; another try with the same values would fail the same way."""
-    error = _driver_error(error)
+    error = driver_error(error)
     if isinstance(error, UnicodeError | TypeError | ValueError | OverflowError | RecursionError):
         return True
     if isinstance(error, sqlite3.DataError | sqlite3.IntegrityError | sqlite3.InterfaceError):

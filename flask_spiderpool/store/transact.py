@@ -19,6 +19,7 @@ from flask_spiderpool.errors import Unavailable
 from flask_spiderpool.store.engine import (
     begin_immediately,
     begin_reading,
+    first_line,
     is_again,
     is_away,
     make_engine,
@@ -193,9 +194,9 @@ class Transactions:
                     raise
                 if time.monotonic() - began > self._retry_s:
                     raise Unavailable(
-                        f"the pool's database cannot be used just now: {_line(error)}"
+                        f"the pool's database cannot be used just now: {first_line(error)}"
                     ) from error
-                log.debug("transaction repeated: %s", _line(error))
+                log.debug("transaction repeated: %s", first_line(error))
             self._pause(min(1.0, 0.005 * 2**tries) * random.uniform(0.5, 1.5))  # noqa: S311 - jitter
 
 
@@ -210,7 +211,3 @@ def _once(engine: sa.Engine, fn: Callable[[Tx], T]) -> T:
                 with contextlib.suppress(Exception):
                     connection.invalidate(error)
             raise
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
