@@ -48,7 +48,11 @@ class LoopThread:
 
     def submit(self, work: Coroutine[Any, Any, T]) -> concurrent.futures.Future[T]:
         """Run ``work`` in the loop; the caller waits on the future that is returned."""
-        return asyncio.run_coroutine_threadsafe(work, self.loop)
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self.loop)
+        except RuntimeError:  # the loop is closed
+            work.close()
+            raise
 
     def close(self, join_s: float = 5.0) -> None:
         """Cancel what still runs and end the thread. Idempotent."""

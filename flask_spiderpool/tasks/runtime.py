@@ -192,6 +192,8 @@ class Runtime:
         self.parts.on_broken()
 
     def _close_loop(self) -> None:
+        if self.broken:
+            return  # the connections' loop is gone: the process's end closes them
         try:
             self._loop.submit(self._transport.aclose()).result(CLOSE_EXTRA_S)
         finally:

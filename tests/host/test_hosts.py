@@ -106,6 +106,24 @@ def test_two_apps_of_one_factory(make_host: Make) -> None:
     assert counts == [1, 2]
 
 
+@pytest.mark.parametrize("looks_first", [False, True])
+def test_a_start_in_a_savepoint_of_the_hosts(make_host: Make, looks_first: bool) -> None:
+    """Flask-SQLAlchemy on plain SQLite, as the quickstart has it: a rollback takes the task back."""
+    app = make_host()
+    with app.app_context():
+        if looks_first:
+            db.session.query(Task).count()
+        with db.session.begin_nested():
+            pool.start("quotes")
+        db.session.rollback()
+        db.session.commit()
+        assert db.session.query(Task).count() == 0
+        with db.session.begin_nested():
+            pool.start("quotes")
+        db.session.commit()
+        assert db.session.query(Task).count() == 1
+
+
 def test_a_second_init_on_one_app(make_host: Make) -> None:
     """The error says the remedy, and the first pool goes on."""
     app = make_host()
@@ -267,6 +285,10 @@ def test_a_bind_of_the_hosts(key: str, tmp_path: Path) -> None:
             task = pool.start("quotes")
             db.session.rollback()
             assert db.session.query(Task).count() == db.session.query(Note).count() == 0
+            with db.session.begin_nested():
+                pool.start("quotes")
+            db.session.rollback()
+            assert db.session.query(Task).count() == 0
             task = pool.start("quotes")
             db.session.add(Note())
             db.session.commit()

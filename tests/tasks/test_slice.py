@@ -21,7 +21,7 @@ from flask_spiderpool.config import Settings, settings_from
 from flask_spiderpool.crawl.engine import SliceRun
 from flask_spiderpool.crawl.request import Ticket
 from flask_spiderpool.crawl.spider import ArticleSpider, SpiderRegistry
-from flask_spiderpool.errors import Unavailable
+from flask_spiderpool.errors import SpiderPoolError, Unavailable
 from flask_spiderpool.limiter.memory import MemoryLimiter
 from flask_spiderpool.models import Slot, Task
 from flask_spiderpool.store import Message, Store
@@ -280,3 +280,14 @@ def test_the_pump_rests_with_a_paused_task(pool: Pool):
     pool.change(Verb.PAUSE, task_id)
     assert work_through(pool.runtime, task_id, messages, wait=pytest.fail) is Status.PAUSED
     assert pool.site.log == []
+
+
+def test_the_pump_ends_with_the_event_loop(pool: Pool):
+    """A loop that some code has ended cannot run the next slice either: an error, rather than a wait for ever."""
+    task_id = pool.begin()
+    loop = pool.runtime._loop
+    loop.loop.call_soon_threadsafe(loop.loop.stop)
+    loop._thread.join(5)
+    assert pool.runtime.broken
+    with pytest.raises(SpiderPoolError, match="event loop"):
+        work_through(pool.runtime, task_id, pool.sent, wait=pytest.fail)
