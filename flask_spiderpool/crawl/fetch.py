@@ -21,7 +21,7 @@ from flask_spiderpool.crawl.urls import join, origin, wire
 from flask_spiderpool.errors import FetchError
 from flask_spiderpool.terms import Reason
 
-__all__ = ["FetchLimits", "Fetcher", "HeadHook", "Hook", "Response", "translated"]
+__all__ = ["FetchLimits", "Fetcher", "Hook", "Response", "translated"]
 
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -29,7 +29,6 @@ _SECRETS = ("authorization", "cookie", "proxy-authorization")
 _NO_BODY = httpx.ByteStream(b"")
 
 Hook = Callable[[str], Awaitable[None]]
-HeadHook = Callable[[int, httpx.Headers], None]
 
 
 class Fetcher:
@@ -71,7 +70,6 @@ class Fetcher:
         may_send: Callable[[], bool] | None = None,
         on_hop: Hook | None = None,
         on_resend: Hook | None = None,
-        on_head: HeadHook | None = None,
         limits: FetchLimits | None = None,
     ) -> Response:
         """Return the response of a GET, redirects followed.
@@ -81,10 +79,9 @@ class Fetcher:
         every hop as it is written. ``on_hop(url)`` is awaited before a redirect to ``url`` is followed, and
         ``on_resend(url)`` before a request that met a closed kept-alive connection is sent once more: they
         check scope, robots and limiter, and raise ``FetchError`` to refuse. Without ``on_resend`` such a
-        request fails as ``disconnected``. ``on_head(status, headers)`` sees the final answer before its body
-        is read and may raise ``FetchError`` (a content type that is not wanted).
+        request fails as ``disconnected``.
         """
-        run = _Run(self, url, headers, may_send, on_hop, on_resend, on_head, limits or self._limits)
+        run = _Run(self, url, headers, may_send, on_hop, on_resend, limits or self._limits)
         try:
             async with asyncio.timeout(deadline_s) as run.timer:
                 return await run.go()
@@ -111,7 +108,6 @@ class _Run:
         may_send: Callable[[], bool] | None,
         on_hop: Hook | None,
         on_resend: Hook | None,
-        on_head: HeadHook | None,
         limits: FetchLimits,
     ) -> None:
         self.asked = url
@@ -123,7 +119,6 @@ class _Run:
         self._may_send = may_send
         self._on_hop = on_hop
         self._on_resend = on_resend
-        self._on_head = on_head
         self._limits = limits
         self._started = fetcher._clock()
         self._hops: list[str] = []
@@ -200,8 +195,6 @@ class _Run:
         return target
 
     async def _finish(self, url: str, response: httpx.Response, stream: httpx.AsyncByteStream) -> Response:
-        if self._on_head is not None:
-            self._on_head(response.status_code, response.headers)
         body, wire_bytes, was_cut = await read_body(response, stream, self._limits)
         fetcher = self._fetcher
         return Response(

@@ -35,7 +35,6 @@ class LeaseGuard:
         self.ticket = ticket
         self.desired = desired
         self.fenced = False
-        self.settings_version = 0
         self.changed: Callable[[], None] = lambda: None
         self._clock = clock
         self._margin_s = margin_s
@@ -50,7 +49,6 @@ class LeaseGuard:
         """Take in a renewal that was asked for at ``asked_at`` on the boot clock."""
         with self._lock:
             self._send_until = max(self._send_until, asked_at + renewal.lease_s - self._margin_s)
-            self.settings_version = renewal.settings_version
         self.want(renewal.desired)
 
     def want(self, desired: str) -> None:

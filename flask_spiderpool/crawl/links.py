@@ -30,13 +30,8 @@ class LinkSet:
     beyond_limit: int = 0  #: different hrefs past ``max_links``
 
 
-def parse_html(html: bytes | str) -> LexborHTMLParser:
-    """Return the tree of a page; bytes are read as UTF-8. Never raises on any input."""
-    return LexborHTMLParser(html)
-
-
 def extract_links(
-    html: bytes | str | LexborHTMLParser,
+    html: bytes | str,
     base_url: str,
     *,
     respect_nofollow: bool = False,
@@ -44,11 +39,12 @@ def extract_links(
 ) -> LinkSet:
     """Return the links of a page that was fetched from ``base_url`` (the final URL, after redirects).
 
-    Bytes are read as UTF-8; hand in a str for other encodings, or the tree if there is one. With ``respect_nofollow``, links whose ``rel`` has the token
-    ``nofollow`` and whole pages with ``<meta name=robots content=nofollow>`` (or ``none``) yield nothing.
+    Bytes are read as UTF-8; hand in a str for other encodings. With ``respect_nofollow``, links whose ``rel``
+    has the token ``nofollow`` and whole pages with ``<meta name=robots content=nofollow>`` (or ``none``) yield
+    nothing. Never raises on any input.
     Costs about 0.1 ms more than the parsing (0.24 ms) for 43 KB and 45 links of a site seen before.
     """
-    tree = html if isinstance(html, LexborHTMLParser) else LexborHTMLParser(html)
+    tree = LexborHTMLParser(html)
     base = _document_base(tree, base_url)
     found = LinkSet(base_url=base.url, title=page_title(tree))
     found.nofollow = _asks_nofollow(tree)

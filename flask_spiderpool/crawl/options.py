@@ -1,8 +1,7 @@
 """What a spider may be told: every option, checked once, merged in layers, kept as JSON with the task.
 
 Layers, later wins: code < stored spider < live setting < start parameters. Limits of safety only tighten on the way
-(robots, pace, sizes): :meth:`SpiderOptions.override` refuses to loosen one, :meth:`SpiderOptions.tightened` keeps
-the stricter value without a word. ``None`` means: the pool's setting of that name.
+(robots, pace, sizes): :meth:`SpiderOptions.override` refuses to loosen one. ``None`` means: the pool's setting of that name.
 """
 
 from __future__ import annotations
@@ -94,16 +93,6 @@ class SpiderOptions:
         Raises :class:`~flask_spiderpool.errors.InvalidParameter` as :meth:`parse` does, and for a limit of
         safety that would be loosened: what is asked for now must not be silently something else.
         """
-        return self._merged(values, keep_stricter=False)
-
-    def tightened(self, **values: Any) -> SpiderOptions:
-        """As :meth:`override`, but a limit of safety that ``values`` would loosen keeps its stricter value.
-
-        For layers that were accepted at another time (a live setting over code that has changed since).
-        """
-        return self._merged(values, keep_stricter=True)
-
-    def _merged(self, values: Mapping[str, Any], *, keep_stricter: bool) -> SpiderOptions:
         checked = _checked(values)
         loosened: dict[str, str] = {}
         for name, value in checked.items():
@@ -112,11 +101,10 @@ class SpiderOptions:
             if stricter is None or own is None:
                 continue
             if value is None or stricter(own, value) != value:
-                checked[name] = own
                 loosened[name] = (
                     f"{_shown(own)}, the limit of the spider or the pool, can only be made stricter, not {_shown(value)}"
                 )
-        if loosened and not keep_stricter:
+        if loosened:
             raise _fault(loosened)
         if "headers" in checked:
             checked["headers"] = checks.headers(

@@ -121,4 +121,3 @@ class Renewal:
 
     desired: str
     lease_s: float
-    settings_version: int = 0

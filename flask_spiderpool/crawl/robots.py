@@ -231,12 +231,6 @@ class RobotsCache:
                 del self._under_way[key]
                 done.set()
 
-    def forget(self, url: str) -> None:
-        """Drop what is known of the URL's origin, for every agent."""
-        site = origin(url)
-        for key in [key for key in self._entries if key[0] == site]:
-            self._drop(key)
-
     async def _load(
         self,
         key: tuple[str, str],

@@ -44,7 +44,6 @@ _LEFT = Statement(
     WHERE s.state = 'running'
     """
 )
-_VERSION = Statement("SELECT COALESCE(max(version), 0) FROM spiderpool_setting")
 
 
 def renew(tx: Tx, settings: Settings, tickets: Sequence[Ticket]) -> dict[Ticket, Renewal]:
@@ -55,8 +54,6 @@ def renew(tx: Tx, settings: Settings, tickets: Sequence[Ticket]) -> dict[Ticket,
     """
     if not tickets:
         return {}
-    version = tx.one(_VERSION)
-    number = int(version[0]) if version else 0
     if tx.postgres:
         rows = tx.all(_RENEW, lease_s=settings.lease_s, **_columns(tickets))
     else:
@@ -65,15 +62,13 @@ def renew(tx: Tx, settings: Settings, tickets: Sequence[Ticket]) -> dict[Ticket,
             rows += tx.all(
                 _RENEW_ONE, task=ticket.task_id, n=ticket.n, epoch=ticket.epoch, lease_s=settings.lease_s
             )
-    return {_ticket(row): Renewal(_desired(row), settings.lease_s, number) for row in rows}
+    return {_ticket(row): Renewal(_desired(row), settings.lease_s) for row in rows}
 
 
 def left(tx: Tx, tickets: Sequence[Ticket]) -> dict[Ticket, Renewal]:
     """Return what is left of the leases of slots that were locked when they should have been renewed."""
-    version = tx.one(_VERSION)
     rows = tx.all(_LEFT, **_columns(tickets))
-    number = int(version[0]) if version else 0
-    return {_ticket(row): Renewal(_desired(row), max(0.0, row[5]), number) for row in rows}
+    return {_ticket(row): Renewal(_desired(row), max(0.0, row[5])) for row in rows}
 
 
 def _columns(tickets: Sequence[Ticket]) -> dict[str, Any]:

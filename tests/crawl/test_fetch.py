@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from flask_spiderpool.crawl import response
 from flask_spiderpool.crawl import transport as net
 from flask_spiderpool.crawl.fetch import Fetcher, FetchLimits, Response, translated
 from flask_spiderpool.crawl.response import parse_retry_after
@@ -319,27 +320,21 @@ def test_stale_connection_with_a_hook(site: Site) -> None:
     assert site.count("/gone") == 2
 
 
-def test_head_hook_stops_before_the_body(site: Site) -> None:
-    """A content type that is not wanted costs no body."""
-    site.pages["/"] = Raw(
-        b"HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 9999\r\n\r\n", then="hang"
-    )
-
-    def on_head(status: int, headers: httpx.Headers) -> None:
-        raise FetchError(Reason.CONTENT_TYPE, headers["content-type"])
-
-    assert _fault(site, on_head=on_head).reason == Reason.CONTENT_TYPE
-
-
-def test_cancelling_closes_the_connection(site: Site) -> None:
+def test_cancelling_closes_the_connection(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     """A cancelled fetch raises CancelledError and leaves no connection in the pool."""
     site.pages["/"] = Raw(b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nabc", then="hang")
 
     async def scenario() -> None:
         async with fetching(site) as fetcher:
-            head = asyncio.Event()
-            task = asyncio.create_task(fetcher.fetch(site.url, on_head=lambda status, headers: head.set()))
-            await head.wait()
+            reading = asyncio.Event()
+
+            async def read_body(*arguments: Any) -> Any:
+                reading.set()
+                return await response.read_body(*arguments)
+
+            monkeypatch.setattr("flask_spiderpool.crawl.fetch.read_body", read_body)
+            task = asyncio.create_task(fetcher.fetch(site.url))
+            await reading.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

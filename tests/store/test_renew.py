@@ -23,7 +23,7 @@ def test_all_slots_are_prolonged(frontier: Frontier) -> None:
     tickets = [frontier.claimed(2) for _ in range(3)]
     frontier.advance(15)
     renewed = frontier.store.renew(tickets)
-    assert renewed == {ticket: Renewal("run", 20.0, 0) for ticket in tickets}
+    assert renewed == {ticket: Renewal("run", 20.0) for ticket in tickets}
     for ticket in tickets:
         assert left_s(frontier, ticket.task_id) == pytest.approx(20, abs=1)
 
@@ -43,19 +43,15 @@ def test_missing_ticket_is_fenced(frontier: Frontier) -> None:
     assert set(frontier.store.renew([kept, handed, expired, older])) == {kept}
 
 
-def test_desired_and_version_come_back(frontier: Frontier) -> None:
-    """A renewal tells what is desired and which settings hold, so that a lost bus message costs 5 s at most."""
+def test_what_is_desired_comes_back(frontier: Frontier) -> None:
+    """A renewal tells what is desired, so that a lost bus message costs 5 s at most."""
     paused, failed, running = (frontier.claimed(2) for _ in range(3))
     frontier.verb(paused.task_id, Verb.PAUSE)
     frontier.sql(
         "UPDATE spiderpool_task SET status = 'finished' WHERE id = :t", t=frontier.key(failed.task_id)
     )
-    frontier.sql(
-        "INSERT INTO spiderpool_setting (version, scope, data, at) VALUES (7, '', '{}', CURRENT_TIMESTAMP)"
-    )
     renewed = frontier.store.renew([paused, failed, running])
     assert [renewed[ticket].desired for ticket in (paused, failed, running)] == ["pause", "stop", "run"]
-    assert {one.settings_version for one in renewed.values()} == {7}
 
 
 def test_locked_slot_does_not_hold_up_the_others(postgres_frontier: Frontier) -> None:
