@@ -109,23 +109,15 @@ def test_a_rollback_means_it_never_was(session: Session, engine: sa.Engine, part
         assert other.scalar(sa.select(sa.func.count()).select_from(Task)) == 0
 
 
-def test_a_rolled_back_savepoint_takes_only_its_own(db_url: str, parts: Parts) -> None:
+def test_a_rolled_back_savepoint_takes_only_its_own(session: Session, parts: Parts) -> None:
     """What was started outside the savepoint stays, and only its message leaves."""
-    engine = sa.create_engine(db_url)
-    if engine.dialect.name == "sqlite":
-        # The driver begins no transaction before a savepoint unless told so (SQLAlchemy, pysqlite docs).
-        sa.event.listen(engine, "connect", lambda raw, _: setattr(raw, "isolation_level", None))
-        sa.event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN"))
-    metadata.create_all(engine)
-    with Session(engine) as session:
-        kept = control.start(session, parts, "quotes")
-        savepoint = session.begin_nested()
-        control.start(session, parts, "quotes")
-        savepoint.rollback()
-        session.commit()
-        assert [message.ticket.task_id for message in parts.messages] == [kept.id]
-        assert session.scalar(sa.select(sa.func.count()).select_from(Task)) == 1
-    engine.dispose()
+    kept = control.start(session, parts, "quotes")
+    savepoint = session.begin_nested()
+    control.start(session, parts, "quotes")
+    savepoint.rollback()
+    session.commit()
+    assert [message.ticket.task_id for message in parts.messages] == [kept.id]
+    assert session.scalar(sa.select(sa.func.count()).select_from(Task)) == 1
 
 
 def test_parameters_are_for_this_task_alone(session: Session, parts: Parts) -> None:
