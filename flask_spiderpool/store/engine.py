@@ -84,7 +84,9 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
     cursor.execute("PRAGMA journal_mode=WAL")
     cursor.execute("PRAGMA synchronous=NORMAL")
     cursor.execute("PRAGMA foreign_keys=ON")
-    cursor.execute("PRAGMA cache_size=-32000")
+    # 8 MB a connection, so that a worker's memory is flat after some thousand pages. What does not fit is
+    # in the system's own cache: pages per CPU-second were the same with 32 MB (20,000 pages).
+    cursor.execute("PRAGMA cache_size=-8000")
     cursor.execute("PRAGMA temp_store=MEMORY")
     cursor.close()
 

@@ -34,8 +34,6 @@ http {{
   tcp_nopush on;
   tcp_nodelay on;
   keepalive_requests 1000000;
-  open_file_cache max=50000 inactive=300s;
-  open_file_cache_valid 300s;
   client_body_temp_path {state}/body;
   proxy_temp_path {state}/proxy;
   fastcgi_temp_path {state}/fastcgi;
