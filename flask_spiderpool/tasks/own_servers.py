@@ -93,8 +93,8 @@ def _read(url: str) -> tuple[list[str], dict[str, Sequence[str]]]:
     except (sa.exc.ArgumentError, ValueError):
         pass
     else:
-        if database.host:
-            hosts.append(database.host if database.port is None else f"[{database.host}]:{database.port}")
+        port = "" if database.port is None else f":{database.port}"
+        hosts += [f"[{host}]{port}" for host in (database.host or "").split(",") if host]
         query |= database.normalized_query
     return [host for host in hosts if host], query
 

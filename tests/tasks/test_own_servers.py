@@ -25,6 +25,7 @@ from flask_spiderpool.tasks.own_servers import own_servers
         ("cache+memcached://a:11211;b", {("a", 11211), ("b", 11211)}),
         ("mongodb://u:p@m1:27018,m2/celery", {("m1", 27018), ("m2", 27017)}),
         ("postgresql+psycopg://u:p@h1:5432,h2:5433/x", {("h1", 5432), ("h2", 5433)}),
+        ("postgresql+psycopg://u:p@h1,h2/x", {("h1", 5432), ("h2", 5432)}),
         ("postgresql+psycopg://u:p@/x?host=h1:6000&host=h2", {("h1", 6000), ("h2", 5432)}),
         (
             "postgresql+psycopg://u:p@/x?host=h1,::1&port=6000",
