@@ -24,7 +24,12 @@ def host_id(key: str) -> int:
 
 def key_of(url: str) -> str:
     """Return the host key of a request's URL, which the frontier holds in wire form."""
+    return _key_of_origin(origin(url))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _key_of_origin(start: str) -> str:
     try:
-        return host_key(url)
+        return host_key(start)
     except FetchError:  # a runner of another kind recorded it; whoever fetches it will say what is wrong
-        return origin(url).partition("://")[2]
+        return start.partition("://")[2]
