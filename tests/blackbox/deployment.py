@@ -18,7 +18,8 @@ import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
 from flask_spiderpool.models import History, Task
-from flask_spiderpool.terms import ENDED, Status
+from flask_spiderpool.store import verbs
+from flask_spiderpool.terms import ENDED, Status, Verb
 from tests.blackbox.life import REPOSITORY, Kill, Life, argument_of, eventually, wait_gone
 from tests.blackbox.site import Site
 from tests.servers.process import free_port
@@ -147,6 +148,12 @@ class Deployment:
         """Pause, resume, stop or retry over REST."""
         answer = self.call("POST", f"/spider/{verb}", task_id=str(task_id))
         assert answer.status_code == expected, answer.text
+
+    def stop_unheard(self, task_id: UUID) -> None:
+        """Stop as the route does, but the bus, which may lose any message, loses this one."""
+        with self.session() as session:
+            verbs.change(session, task_id, Verb.STOP, by="black-box")
+            session.commit()
 
     def ask_status(self, task_id: UUID) -> None:
         """Ask the status route, as a person watching would."""
