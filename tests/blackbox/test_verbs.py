@@ -36,9 +36,9 @@ def test_pause_survives_a_power_cut(
     make_site: Callable[..., Site], make_deployment: Callable[[Site], Deployment]
 ) -> None:
     """Paused, everything killed, restarted, resumed: no page is fetched twice, none is missing."""
-    site = make_site(600)
+    site = make_site(600, delay_s=0.1)
     deployment = make_deployment(site)
-    task_id = deployment.begin(crawl_delay=0.005, max_parallel=2)
+    task_id = deployment.begin(max_parallel=2)
     eventually("the crawl is under way", lambda: site.seen() >= 150, 60)
     deployment.verb("pause", task_id)
     deployment.wait_status(task_id, Status.PAUSED)
