@@ -29,9 +29,7 @@ def lock(app: Flask) -> Iterator[sqlite3.Connection]:
 
 
 def _write(session: Session) -> str:
-    session.execute(
-        sa.text("INSERT INTO spiderpool_counter (minute, name, value) VALUES (1, 'n', 1)")
-    )
+    session.execute(sa.text("INSERT INTO spiderpool_counter (minute, name, value) VALUES (1, 'n', 1)"))
     return "written"
 
 
