@@ -207,6 +207,7 @@ class Request(Base):
         sa.Index(
             f"ix_{PREFIX}request_suspect",
             "task_id",
+            "deaths",
             "id",
             postgresql_where=sa.text("state = 0 AND deaths > 0"),
             sqlite_where=sa.text("state = 0 AND deaths > 0"),

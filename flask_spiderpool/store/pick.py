@@ -43,7 +43,8 @@ _PICK = Statement(
     RETURNING {_TAKEN}
     """
 )
-# At most one suspect is in flight in a process (PROTOCOL, *Deaths*): the slice says when it has none.
+# At most one suspect is in flight in a process (PROTOCOL, *Deaths*): the slice says when it has none. The fewest
+# deaths first: where workers are killed from outside, the same innocent must not stand in front each time.
 _SUSPECT = Statement(
     f"""
     UPDATE spiderpool_request AS r SET state = 1, slot = :slot, epoch = :epoch
@@ -52,7 +53,7 @@ _SUSPECT = Statement(
         JOIN spiderpool_lane l ON l.task_id = q.task_id AND l.host_id = q.host_id
         WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= @now
           AND q.host_id <> ALL(:skip::bigint[])
-        ORDER BY q.id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
+        ORDER BY q.deaths, q.id LIMIT 1 FOR UPDATE OF q SKIP LOCKED
     )
     RETURNING {_TAKEN}
     """,
@@ -63,7 +64,7 @@ _SUSPECT = Statement(
         JOIN spiderpool_lane l ON l.task_id = q.task_id AND l.host_id = q.host_id
         WHERE q.task_id = :task AND q.state = 0 AND q.deaths > 0 AND l.ready_at <= @now
           AND q.host_id NOT IN (SELECT value FROM json_each(:skip))
-        ORDER BY q.id LIMIT 1
+        ORDER BY q.deaths, q.id LIMIT 1
     )
     RETURNING {_COLUMNS}
     """,

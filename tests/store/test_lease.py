@@ -136,6 +136,16 @@ def test_one_suspect_at_a_time(frontier: Frontier) -> None:
     frontier.check(ticket.task_id)
 
 
+def test_suspect_with_the_fewest_deaths_comes_first(frontier: Frontier) -> None:
+    """Workers that are killed again and again from outside do not hit the same suspect each time."""
+    ticket = frontier.claimed(3)
+    frontier.sql("UPDATE spiderpool_request SET deaths = 1")
+    frontier.sql(
+        "UPDATE spiderpool_request SET deaths = 2 WHERE id = (SELECT min(id) FROM spiderpool_request)"
+    )
+    assert [frontier.take(ticket, 1, suspects=True)[0].deaths for _ in range(3)] == [1, 1, 2]
+
+
 def test_resting_host_gives_no_suspect(frontier: Frontier) -> None:
     """A suspect obeys the rest and the cap of its host as others do."""
     ticket = frontier.claimed(1)

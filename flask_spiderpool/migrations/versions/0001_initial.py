@@ -312,7 +312,7 @@ def upgrade() -> None:
     op.create_index(
         "ix_spiderpool_request_suspect",
         "spiderpool_request",
-        ["task_id", "id"],
+        ["task_id", "deaths", "id"],
         unique=False,
         postgresql_where=sa.text("state = 0 AND deaths > 0"),
         sqlite_where=sa.text("state = 0 AND deaths > 0"),
