@@ -83,14 +83,15 @@ def strike_embedded(embedded: Embedded, rng: random.Random) -> list[Kill]:
         family = embedded.up.family()[1:]
         kill = embedded.up.kill()
         embedded.up.start()
-        gone_at = wait_gone(family, timeout_s=5)
+        # test_orphans holds them to 5 s; here a process may be in the midst of its start on a busy machine.
+        gone_at = wait_gone(family, timeout_s=30)
         return [kill, *(Kill("that parent's child", pid, at) for pid, at in gone_at.items())]
     find = embedded.worker if victim == "worker" else embedded.extraction_child
     eventually(f"there is a {victim}", lambda: find() is not None, END_S)
     process = find()
     assert process is not None
     process.kill()
-    gone_at = wait_gone([process], timeout_s=5)
+    gone_at = wait_gone([process], timeout_s=30)
     return [Kill(victim, process.pid, gone_at[process.pid])]
 
 
